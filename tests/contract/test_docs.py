@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 
 from counterpoint.bus import BusSettings
 from counterpoint.bus.settings import ProvisionSettings
+from counterpoint.card import normalised
 from counterpoint.cli.main import app
-from counterpoint.cli.render.card import normalised
 from counterpoint.developer.settings import DeveloperSettings
 from counterpoint.guard.policy import policy
 from counterpoint.lineage.settings import LineageSettings

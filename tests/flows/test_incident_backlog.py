@@ -7,7 +7,7 @@ import httpx
 import pytest
 from flows.incident_front import Front, event, live
 
-from counterpoint.cli.render.card import card, text
+from counterpoint.card import card, text
 from counterpoint.local.stack import Stack
 from counterpoint.proto.tasks import Task
 

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from counterpoint.card.history import RECOGNISED
 from counterpoint.cli.address import Address
 from counterpoint.cli.api import ApiClient
-from counterpoint.cli.render.card.history import RECOGNISED
 from counterpoint.local.endpoints import Endpoints, read_endpoints
 
 HERE = Path(__file__).parent

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from counterpoint.cli.render.card import Format, card, render
+from counterpoint.card import Format, card, render
 from counterpoint.proto.tasks import Task
 from counterpoint.proto.titles import TITLE_CHARS
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from counterpoint.cli.render.words import quantity
+from counterpoint.card.words import quantity
 from counterpoint.cli.session import CommandSession
 
 Item = Annotated[str, typer.Argument(metavar="ITEM", help="STORE/ID, STORE/ID@VERSION, or the source of a document.")]

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from counterpoint.card.words import when
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.errors import UsageError
 from counterpoint.cli.options import Limit
 from counterpoint.cli.projects import note_others
-from counterpoint.cli.render.table import when
 from counterpoint.cli.session import CommandSession
 
 if TYPE_CHECKING:

@@ -4,9 +4,10 @@ from typing import Annotated
 
 import typer
 
+from counterpoint.card.words import when
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.options import Limit
-from counterpoint.cli.render.table import table, when
+from counterpoint.cli.render.table import table
 from counterpoint.cli.session import CommandSession
 
 

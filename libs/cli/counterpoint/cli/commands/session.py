@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
+from counterpoint.card.words import when
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.options import check_id
-from counterpoint.cli.render.table import when
 from counterpoint.cli.session import CommandSession
 
 

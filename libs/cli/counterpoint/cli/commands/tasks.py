@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 
+from counterpoint.card.words import when
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.errors import UsageError
 from counterpoint.cli.options import Limit
 from counterpoint.cli.projects import note_others
 from counterpoint.cli.render.listing import by_submission, title
-from counterpoint.cli.render.table import table, when
+from counterpoint.cli.render.table import table
 from counterpoint.cli.session import CommandSession
 
 STATES = ("submitted", "working", "input_required", "completed", "failed", "cancelled")

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from counterpoint.card.history import RECOGNISED
 from counterpoint.cli.demo.incident import UndocumentedFailure
 from counterpoint.cli.demo.stage import DemoStage
 from counterpoint.cli.demo.task import holds, is_ended, is_stopped, likelihood, proposed, state
-from counterpoint.cli.render.card.history import RECOGNISED
 from counterpoint.proto.findings import Findings
 from counterpoint.proto.tasks import Task
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from counterpoint.cli.render.card import WIDTH, card, panel, text
+from counterpoint.card import WIDTH, card, panel, text
 from counterpoint.proto.tasks import Task
 
 if TYPE_CHECKING:

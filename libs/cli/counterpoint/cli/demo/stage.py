@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from counterpoint.card.words import quantity
 from counterpoint.cli.api import WAIT_S, ApiClient
 from counterpoint.cli.decisions import STREAM
 from counterpoint.cli.demo.checks import DemoTranscript
@@ -14,7 +15,6 @@ from counterpoint.cli.demo.incident import IncidentEvents
 from counterpoint.cli.errors import NotReachable
 from counterpoint.cli.ingest.files import SourceFile, walk
 from counterpoint.cli.ingest.upload import send_with_progress
-from counterpoint.cli.render.words import quantity
 from counterpoint.proto.findings import Citation
 from counterpoint.proto.line import Action
 from counterpoint.proto.tasks import JobRef, Task

@@ -4,7 +4,7 @@ is printed below its row."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from textwrap import shorten, wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -135,8 +135,3 @@ def table(
 
 def _shortened(cell: str, limit: int) -> str:
     return shorten(cell, limit, placeholder=" …")
-
-
-def when(moment: Any) -> str:
-    """Return a time from the API, to the second."""
-    return str(moment or "")[:19].replace("T", " ")

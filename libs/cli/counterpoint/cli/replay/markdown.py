@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from counterpoint.cli.render.words import quantity
+from counterpoint.card.words import quantity
 from counterpoint.cli.replay.compare import DecisionText
 from counterpoint.cli.replay.task import ContextItem, StepReport, TaskReport
 

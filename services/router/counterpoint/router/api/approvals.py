@@ -18,7 +18,7 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import Commit, Item, List
 from counterpoint.proto.messages import Id, Time
 from counterpoint.router.api.body import RequestBody, item_json, json_body, reply
-from counterpoint.router.api.context import Context
+from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.api.openapi import request_body
 from counterpoint.router.intake.intake import signer
 from counterpoint.router.paging import Cursor, Limit, ListPage, page
@@ -56,12 +56,17 @@ async def approvals(
 @router.get("/{approval_id}", responses={200: {"model": ShownApproval}}, response_model=None)
 async def approval(context: Context, approval_id: ApprovalId) -> Response:
     """Return an approval with the text to approve."""
+    return reply(await read_approval(context, approval_id))
+
+
+async def read_approval(context: RequestContext, approval_id: str) -> ShownApproval:
+    """Return an approval with the text to approve. Raises `Denied`, and `Permanent` `not_found`."""
     context.require("read", "approve")
     memory = context.memory()
     item = await memory.get(STORE, approval_id)
     if item is None:
         raise _unknown(context.project)
-    return reply(_shown(record(item, Approval), memory.now))
+    return _shown(record(item, Approval), memory.now)
 
 
 @router.post(
@@ -78,7 +83,11 @@ async def decide(
     The first decision is final: another is refused with 409 and the name of the person who decided. The same decision
     again by the same person changes nothing. A rejection needs a reason.
     """
-    context = body.context
+    return reply(await decide_approval(body.context, approval_id, body.value))
+
+
+async def decide_approval(context: RequestContext, approval_id: str, decision: ApprovalDecision) -> ShownApproval:
+    """Commit a decision. Raises `Denied` for anyone but a person, and `Permanent` `not_found` or `conflict`."""
     principal = context.principal
 
     async def decided(memory: Memory) -> tuple[Approval, Commit]:
@@ -86,10 +95,10 @@ async def decide(
         if item is None:
             raise _unknown(context.project)
         before = record(item, Approval)
-        after = before.decided(body.value, principal.name, principal.kind, memory.now)
+        after = before.decided(decision, principal.name, principal.kind, memory.now)
         return after, Commit() if after is before else _commit(memory, item, after)
 
-    return reply(_shown(await context.commit(decided), context.memory().now))
+    return _shown(await context.commit(decided), context.memory().now)
 
 
 def _commit(memory: Memory, item: Item, after: Approval) -> Commit:

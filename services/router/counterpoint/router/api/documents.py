@@ -11,7 +11,7 @@ from counterpoint.proto.ingest import Document, Ingested, Job, JobProgress
 from counterpoint.proto.memory import List
 from counterpoint.proto.messages import Id, ProjectName, Shape
 from counterpoint.router.api.body import NO_NUL_PATTERN, BodyReader, RequestBody, batches, ignored_fields, reply
-from counterpoint.router.api.context import Context
+from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.api.openapi import request_body
 from counterpoint.router.paging import Cursor, Limit, ListPage, page
 
@@ -65,13 +65,19 @@ async def ingest(
     body: Annotated[RequestBody[Documents], Depends(_DocumentsReader(Documents, ("ingest",), large=True))],
 ) -> Response:
     """Ingest documents. A known source is replaced. The reply comes when the documents are searchable."""
-    context, documents = body.context, body.value
+    return reply(await ingest_documents(body.context, body.value, body.ignored))
+
+
+async def ingest_documents(
+    context: RequestContext, documents: Documents, ignored: tuple[str, ...] = ()
+) -> IngestResult:
+    """Ingest documents and return what became of each. Raises `Permanent` `invalid`, naming each field."""
     settings = context.resources.settings
     became: list[Ingested] = []
     for batch in batches(_memory_documents(documents.documents, context.project), settings.ingest_request_bytes):
         job = documents.job and documents.job.model_copy(update={"done": documents.job.done + len(became)})
         became += await context.memory().ingest(batch, job=job)
-    return reply(IngestResult(documents=tuple(became), ignored=body.ignored))
+    return IngestResult(documents=tuple(became), ignored=ignored)
 
 
 class StoredDocument(Shape):

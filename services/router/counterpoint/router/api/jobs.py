@@ -43,7 +43,7 @@ async def lineage(
     """Return the jobs and data sets around a job. Upstream hops are negative."""
     context.require("read")
     memory = context.memory()
-    start = await _known_node(memory, namespace, name)
+    start = await known_job(memory, unquote(namespace), unquote(name))
     return reply(await lineage_of(memory, start, depth=depth, direction=direction))
 
 
@@ -52,7 +52,7 @@ async def blast_radius(context: Context, namespace: Namespace, name: Name, depth
     """Return all jobs and data sets downstream of a job, by data and by control, with their owners."""
     context.require("read")
     memory = context.memory()
-    return reply(await blast_radius_of(memory, await _known_node(memory, namespace, name), depth=depth))
+    return reply(await blast_radius_of(memory, await known_job(memory, unquote(namespace), unquote(name)), depth=depth))
 
 
 def parse_job(text: str) -> JobRef:
@@ -63,8 +63,9 @@ def parse_job(text: str) -> JobRef:
     return JobRef(namespace=namespace, name=name)
 
 
-async def _known_node(memory: Memory, namespace: str, name: str) -> Node:
-    start = job(*await memory.redact_names((unquote(namespace), unquote(name))))
+async def known_job(memory: Memory, namespace: str, name: str) -> Node:
+    """Return a job that lineage knows. Raises `Permanent` `not_found`."""
+    start = job(*await memory.redact_names((namespace, name)))
     if await memory.get("jobs", start.id) is None:
         raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="name", problem="is not a known job"),))
     return start

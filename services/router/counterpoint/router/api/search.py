@@ -8,11 +8,11 @@ from pydantic import ConfigDict, Field
 
 from counterpoint.client import readable, records
 from counterpoint.proto.attempts import Attempt
-from counterpoint.proto.memory import AsOf, Filter, HybridSearch, List
+from counterpoint.proto.memory import AsOf, Filter, HybridSearch, Item, List
 from counterpoint.proto.messages import Id, ProjectName, Shape
 from counterpoint.proto.signature import signature
 from counterpoint.router.api.body import RequestBody, item_json, json_body
-from counterpoint.router.api.context import Context
+from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.api.jobs import parse_job
 from counterpoint.router.api.openapi import request_body
 from counterpoint.router.paging import Cursor, Limit, ListPage, page
@@ -74,10 +74,15 @@ async def search(body: Annotated[RequestBody[SearchRequest], json_body(SearchReq
     """Search a store by words and by meaning."""
     context, value = body.context, body.value
     (result,) = await context.memory().query(HybridSearch(**value.model_dump(exclude={"project"})))
-    item_fields = {"store", "id", "version", "integrity", "score", "scores"}
-    hits = [item.body | item.model_dump(mode="json", include=item_fields, exclude_none=True) for item in result.items]
+    hits = [hit_json(item) for item in result.items]
     how = {"tier": result.tier, "plan": result.plan, "took_us": result.took_us, "ignored": body.ignored}
     return JSONResponse({"items": hits, "next_cursor": None} | how)
+
+
+def hit_json(item: Item) -> dict[str, Any]:
+    """Return a result of a search: the record's own fields, its identity and its scores."""
+    item_fields = {"store", "id", "version", "integrity", "score", "scores"}
+    return item.body | item.model_dump(mode="json", include=item_fields, exclude_none=True)
 
 
 @router.get("/attempts", responses={200: {"model": ListPage[ScoredAttempt]}}, response_model=None)
@@ -90,13 +95,30 @@ async def attempts(
     limit: Limit = 50,
 ) -> Response:
     """List attempts, newest first. With `error`: attempts at the same error, then at similar ones."""
+    items, next_cursor = await find_attempts(context, error=error, job=job, task_id=task_id, limit=limit, cursor=cursor)
+    return page(items, next_cursor)
+
+
+async def find_attempts(
+    context: RequestContext,
+    *,
+    error: str | None = None,
+    job: str | None = None,
+    task_id: str | None = None,
+    limit: int = 50,
+    cursor: int | None = None,
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Return a page of attempts as JSON, those like `error` with their score, and the cursor after it.
+
+    Raises `Denied`, and `Permanent` `invalid`.
+    """
     context.require("read")
     where: dict[str, Any] = {"job": (await context.memory().redact_names(parse_job(job))).model_dump()} if job else {}
     if task_id:
         where["task_id"] = task_id
     if not error:
         result = await context.fetch(List(store="attempts", where=where, limit=limit, cursor=cursor))
-        return page(map(item_json, records(result.items, Attempt)), result.next_cursor)
+        return [item_json(attempt) for attempt in records(result.items, Attempt)], result.next_cursor
     exact_matches, similar_items = await context.memory().query(
         List(store="attempts", where=where | {"error_signature": signature(error).digest}, limit=limit),
         HybridSearch(store="attempts", text=error, where=where, k=limit),
@@ -105,4 +127,4 @@ async def attempts(
     similar = [item for item in similar_items.items if item.id not in exact]
     scored = [(item_json(each), 1.0) for each in records(exact_matches.items, Attempt)]
     scored += [(item_json(each), (item.scores or {}).get("cosine", 0.0)) for item, each in readable(similar, Attempt)]
-    return page((each | {"score": score} for each, score in scored[:limit]), None)
+    return [each | {"score": score} for each, score in scored[:limit]], None

@@ -1,7 +1,7 @@
 """Line of a task over HTTP: its actions, decisions and sources (docs/architecture.md)."""
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
@@ -46,6 +46,11 @@ async def line(
     as_of: Annotated[AsOf | None, Query(description="As it was at a commit or time.")] = None,
 ) -> Response:
     """Return the line of a task: every action with its predecessors."""
+    return JSONResponse(await read_line(context, task_id, as_of))
+
+
+async def read_line(context: RequestContext, task_id: str, as_of: str | None = None) -> dict[str, Any]:
+    """Return the line of a task as JSON. Raises `Denied`, and `Permanent` `unknown_task`."""
     context.require("read")
     if await context.memory().get(STORE, task_key(task_id)) is None:
         raise unknown_task(context.project)
@@ -55,14 +60,12 @@ async def line(
     )
     line = records(actions, Action)
     sources = await _sources(context.memory(), line)
-    return JSONResponse(
-        {
-            "items": [item_json(action, seq=item.seq) for action, item in zip(line, actions, strict=True)],
-            "next_cursor": None,
-            "decisions": [item_json(decision) for decision in records(decisions, DecisionMade)],
-            "sources": [item_json(source) for source in sources],
-        }
-    )
+    return {
+        "items": [item_json(action, seq=item.seq) for action, item in zip(line, actions, strict=True)],
+        "next_cursor": None,
+        "decisions": [item_json(decision) for decision in records(decisions, DecisionMade)],
+        "sources": [item_json(source) for source in sources],
+    }
 
 
 async def _all(context: RequestContext, store: str, task_id: str, as_of: str | None) -> list[Item]:

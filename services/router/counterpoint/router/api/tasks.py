@@ -73,8 +73,22 @@ async def submit(
     idempotency_key: Annotated[str | None, Header(description="The same key is the same task for 24 h.")] = None,
 ) -> Response:
     """Submit a task. 202: it is committed. 200: it ended or waits for input within the wait."""
-    context, task = body.context, body.value
+    context, wait_s = body.context, _wait_of(prefer)
     keyed = _idempotency_key(context, idempotency_key, body.content)
+    task_record = await submit_task(context, body.value, body.content, keyed, wait_s or 0)
+    headers = {"Location": f"/v1/tasks/{task_record.task_id}?project={context.project}"}
+    if wait_s is not None and context.may("read"):
+        headers["Preference-Applied"] = f"wait={wait_s}"
+    return reply(task_record, 200 if wait_s and is_settled(task_record) else 202, headers)
+
+
+async def submit_task(
+    context: RequestContext, task: SubmitTask, content: Any, keyed: IdempotencyKey | None = None, wait_s: float = 0
+) -> Task:
+    """Admit a task and return it, with `wait_s` once it is settled. `content` is the body that it was parsed from.
+
+    Raises `Permanent` `invalid`, `conflict` or `idempotency_conflict`.
+    """
     settings = context.resources.settings
 
     async def admit_task(memory: Memory) -> tuple[Acceptance | Duplicate, Commit]:
@@ -84,7 +98,7 @@ async def submit(
             project=context.project,
             submitter=Submitter(context.principal.name, context.principal.kind),
             at=memory.now,
-            ignored=ignored_fields(SubmitTask.TYPE, body.content),
+            ignored=ignored_fields(SubmitTask.TYPE, content),
             request=keyed,
         )
         return await receive(memory, arrival, timedelta(seconds=settings.idempotency_s))
@@ -94,15 +108,10 @@ async def submit(
             verdict = await context.commit(admit_task)
     except Permanent as error:
         raise with_sender_fields(error) from error
-    task_id = verdict.submission.task_id if isinstance(verdict, Acceptance) else verdict.task_id
-    headers = {"Location": f"/v1/tasks/{task_id}?project={context.project}"}
-    wait_s = _wait_of(prefer)
-    if wait_s is not None and context.may("read"):
-        headers["Preference-Applied"] = f"wait={wait_s}"
-    task_record = await _after_acceptance(context, verdict, wait_s or 0)
+    task_record = await _after_acceptance(context, verdict, wait_s)
     if task_record.state == "submitted":
         task_record = task_record.model_copy(update=_submitted_fields(task))
-    return reply(task_record, 200 if wait_s and is_settled(task_record) else 202, headers)
+    return task_record
 
 
 @router.get("/tasks", responses={200: {"model": ListPage[Task]}}, response_model=None)
@@ -123,6 +132,14 @@ async def escalations(context: Context, cursor: Cursor, limit: Limit = 50) -> Re
 
     A page may be shorter than `limit`; `next_cursor` tells whether there are more.
     """
+    escalated, next_cursor = await escalated_tasks(context, limit, cursor)
+    return page(map(item_json, escalated), next_cursor)
+
+
+async def escalated_tasks(
+    context: RequestContext, limit: int, cursor: int | None = None
+) -> tuple[list[Task], int | None]:
+    """Return a page of the tasks that wait for a person or an agent, and the cursor after it. Raises `Denied`."""
     context.require("read")
     found = await context.fetch(List(store="tasks", where={"state": "input_required"}, limit=limit, cursor=cursor))
     listed = await with_incidents(context.memory(), records(found.items, Task))
@@ -130,7 +147,7 @@ async def escalations(context: Context, cursor: Cursor, limit: Limit = 50) -> Re
     parts = await parts_of_open_tasks(context.memory(), [task.task_id for task in escalated])
     facts = await facts_of(context.memory(), (task.task_id for task in escalated))
     parts |= {task_id for task_id, each in facts.items() if each.get("merged_into")}
-    return page((item_json(task) for task in escalated if task.task_id not in parts), found.next_cursor)
+    return [task for task in escalated if task.task_id not in parts], found.next_cursor
 
 
 @router.get("/recoveries", responses={200: {"model": ListPage[Task]}}, response_model=None)
@@ -149,9 +166,17 @@ async def task(
     wait: Annotated[int, Query(ge=0, description="Seconds to wait until it has ended or waits for input.")] = 0,
 ) -> Response:
     """Return a task; with `wait`, once it has ended or waits for input, or after the wait."""
+    return reply(await read_task(context, task_id, wait))
+
+
+async def read_task(context: RequestContext, task_id: str, wait_s: float = 0) -> Task:
+    """Return a task with the live facts of its incident, with `wait_s` once it is settled.
+
+    Raises `Denied`, and `Permanent` `unknown_task`.
+    """
     context.require("read")
-    (task_record,) = await with_incidents(context.memory(), [await wait_for_task(context, task_id, wait)])
-    return reply(task_record)
+    (task_record,) = await with_incidents(context.memory(), [await wait_for_task(context, task_id, wait_s)])
+    return task_record
 
 
 @router.post(
@@ -169,14 +194,20 @@ async def outcome(
     A success is credited to the proposal, unless `by` says otherwise: `something_else`, with the fix in the note, which
     is then learned, or `nothing` for a recovery without a fix. The text of a note alone is not interpreted.
     """
-    context, report = body.context, body.value
-    receipt = await _receipt(context, task_id, body.ignored, report)
+    return reply(await report_outcome(body.context, body.value, body.ignored), 202)
+
+
+async def report_outcome(
+    context: RequestContext, report: ReportOutcome, ignored: tuple[str, ...] = ()
+) -> InterventionReceipt:
+    """Commit the report of an outcome. Raises `Permanent` `unknown_task`, `invalid` or `conflict`."""
+    receipt = await _receipt(context, report.task_id, ignored, report)
 
     async def decide(memory: Memory) -> tuple[None, Commit]:
         return None, await interventions.outcome(memory, report, context.reporter(), "reported")
 
     await context.commit(decide)
-    return reply(receipt, 202)
+    return receipt
 
 
 @router.post(
@@ -190,14 +221,18 @@ async def override(
     body: Annotated[RequestBody[Override], json_body(Override, "override")], task_id: TaskId
 ) -> Response:
     """Give an instruction that overrides the developer. It is recorded under the caller's kind."""
-    context, value = body.context, body.value
-    receipt = await _receipt(context, task_id, body.ignored)
+    return reply(await override_task(body.context, body.value, body.ignored), 202)
+
+
+async def override_task(context: RequestContext, value: Override, ignored: tuple[str, ...] = ()) -> InterventionReceipt:
+    """Commit an override. Raises `Permanent` `unknown_task`."""
+    receipt = await _receipt(context, value.task_id, ignored)
 
     async def decide(memory: Memory) -> tuple[None, Commit]:
         return None, await interventions.override(memory, value, context.reporter())
 
     await context.commit(decide)
-    return reply(receipt, 202)
+    return receipt
 
 
 @router.post(
@@ -211,14 +246,20 @@ async def cancel(
     body: Annotated[RequestBody[CancelRequest], json_body(CancelRequest, "submit", "override")], task_id: TaskId
 ) -> Response:
     """Cancel a task."""
-    context, value = body.context, body.value
-    receipt = await _receipt(context, task_id, body.ignored)
+    return reply(await cancel_task(body.context, task_id, body.value.reason, body.ignored), 202)
+
+
+async def cancel_task(
+    context: RequestContext, task_id: str, reason: str | None, ignored: tuple[str, ...] = ()
+) -> InterventionReceipt:
+    """Commit the request to cancel a task. Raises `Permanent` `unknown_task`."""
+    receipt = await _receipt(context, task_id, ignored)
 
     async def decide(memory: Memory) -> tuple[None, Commit]:
-        return None, await interventions.cancellation(memory, task_id, value.reason, context.reporter())
+        return None, await interventions.cancellation(memory, task_id, reason, context.reporter())
 
     await context.commit(decide)
-    return reply(receipt, 202)
+    return receipt
 
 
 def is_settled(task_record: Task) -> bool:

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from counterpoint.cli.render.card.history import is_offer
-from counterpoint.cli.render.card.model import CardSection, section
-from counterpoint.cli.render.words import quantity
+from counterpoint.card.history import is_offer
+from counterpoint.card.model import CardSection, section
+from counterpoint.card.words import quantity
 from counterpoint.proto.findings import Citation
 from counterpoint.proto.tasks import Task
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from counterpoint.cli.render.card.model import SHOWN_ROWS, CardSection, Line, section
-from counterpoint.cli.render.words import ordinal, quantity, span
+from counterpoint.card.model import SHOWN_ROWS, CardSection, Line, section
+from counterpoint.card.words import ordinal, quantity, span
 from counterpoint.proto.signature import headline
 from counterpoint.proto.tasks import Task
 

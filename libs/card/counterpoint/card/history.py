@@ -5,8 +5,8 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from counterpoint.cli.render.card.model import SHOWN_ROWS, CardSection, section
-from counterpoint.cli.render.words import quantity
+from counterpoint.card.model import SHOWN_ROWS, CardSection, section
+from counterpoint.card.words import quantity
 from counterpoint.proto.findings import SimilarAttempt
 from counterpoint.proto.tasks import Task
 

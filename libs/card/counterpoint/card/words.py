@@ -1,6 +1,7 @@
-"""Numbers and spans of time in words."""
+"""Numbers, times and spans of time in words."""
 
 from datetime import timedelta
+from typing import Any
 
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
@@ -24,3 +25,8 @@ def span(length: timedelta) -> str:
     if minutes >= 2 * 24 * 60:
         return quantity(round(minutes / (24 * 60)), "day")
     return quantity(round(minutes / 60), "hour") if minutes >= 2 * 60 else quantity(minutes, "minute")
+
+
+def when(moment: Any) -> str:
+    """Return a time from the API, to the second."""
+    return str(moment or "")[:19].replace("T", " ")

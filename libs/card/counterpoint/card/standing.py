@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from counterpoint.cli.render.card.history import is_offer
-from counterpoint.cli.render.card.model import CardSection, Line, section
-from counterpoint.cli.render.table import when
-from counterpoint.cli.render.words import quantity
+from counterpoint.card.history import is_offer
+from counterpoint.card.model import CardSection, Line, section
+from counterpoint.card.words import quantity, when
 from counterpoint.proto.approvals import PendingApproval
 from counterpoint.proto.decisions import Confidence, ConfidenceTerms
 from counterpoint.proto.tasks import Need, Task

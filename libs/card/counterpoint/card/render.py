@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, assert_never
 
-from counterpoint.cli.render.card.content import card
-from counterpoint.cli.render.card.model import CardSection, Line, TaskCard
+from counterpoint.card.content import card
+from counterpoint.card.model import CardSection, Line, TaskCard
 from counterpoint.proto.tasks import Task
 
 if TYPE_CHECKING:

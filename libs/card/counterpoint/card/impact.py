@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from counterpoint.cli.render.card.model import SHOWN_ROWS, CardSection, Line, section
-from counterpoint.cli.render.words import quantity
+from counterpoint.card.model import SHOWN_ROWS, CardSection, Line, section
+from counterpoint.card.words import quantity
 from counterpoint.proto.findings import Downstream
 from counterpoint.proto.tasks import Task
 

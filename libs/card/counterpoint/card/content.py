@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterator
 
-from counterpoint.cli.render.card.failure import affected, change, failure, links, merged
-from counterpoint.cli.render.card.history import earlier_attempts, recognition
-from counterpoint.cli.render.card.impact import impact
-from counterpoint.cli.render.card.model import CardSection, TaskCard, section
-from counterpoint.cli.render.card.prose import caveats, documents, next_steps, proposal, quotes
-from counterpoint.cli.render.card.standing import needs, report, searched, state, trust
+from counterpoint.card.failure import affected, change, failure, links, merged
+from counterpoint.card.history import earlier_attempts, recognition
+from counterpoint.card.impact import impact
+from counterpoint.card.model import CardSection, TaskCard, section
+from counterpoint.card.prose import caveats, documents, next_steps, proposal, quotes
+from counterpoint.card.standing import needs, report, searched, state, trust
 from counterpoint.proto.tasks import Task
 from counterpoint.proto.titles import title_of
 
