@@ -158,7 +158,7 @@ class House(FakeMemory):
         action_id = self.foreign_action(task_id, "developer", "assess", delegated.after)
         text = more.pop("text", None if outcome == "stopped" else f"text of attempt {delegated.attempt}")
         attempt_id = None
-        if outcome == "proposed":
+        if outcome == "proposed" and not more.get("objections"):
             attempt_id = new_id()
             error = delegated.task.error_message
             attempt = Attempt(

@@ -239,17 +239,19 @@ async def test_the_line_chains_the_actions_and_decisions_carry_their_basis(meani
     shelf.ingest_folder(EXAMPLES / "knowledge", EXAMPLES)
     worked, commit = await SimulatedDeveloper(shelf).work("task-1", FROM_EVENTS["failure"])
     actions = [Action.model_validate(write.body) for write in commit.writes if write.store == "actions"]
-    assert [action.kind for action in actions] == ["search", "assess", "propose"]
+    assert [action.kind for action in actions] == ["search", "assess", "propose", "review"]
     assert [action.after for action in actions] == [
         ("before",),
         (actions[0].action_id,),
         (actions[1].action_id,),
+        (actions[2].action_id,),
     ]
     assert worked.action_id == actions[-1].action_id
     decisions = [DecisionMade.model_validate(out.data) for out in commit.messages if out.type == DecisionMade.TYPE]
-    assert [decision.agent for decision in decisions] == ["developer", "developer"]
-    assert decisions[1].parent_decision_id == decisions[0].decision_id
-    assert all(decision.sources and decision.confidence and decision.confidence.terms for decision in decisions)
+    assert [decision.agent for decision in decisions] == ["developer", "developer", "judge"]
+    assert [each.parent_decision_id for each in decisions[1:]] == [each.decision_id for each in decisions[:-1]]
+    assert all(decision.sources for decision in decisions)
+    assert all(each.confidence and each.confidence.terms for each in decisions if each.agent == "developer")
     assert worked.artifact_sha256
 
 

@@ -14,6 +14,7 @@ from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.workflow import LIVE
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.errors import Permanent, Transient
+from counterpoint.proto.findings import Objection
 from counterpoint.proto.interventions import CancelTask
 from counterpoint.proto.signature import signature
 from counterpoint.proto.tasks import (
@@ -244,7 +245,30 @@ def test_every_step_is_an_action_and_a_decision_of_the_manager() -> None:
     assert "text of attempt" not in "".join(decision.reasoning + decision.decision for decision in decisions)
 
 
+def test_returned_work_is_done_again_once() -> None:
+    house = at("working")
+    house.developer("proposed", objections=(OBJECTION,))
+    again = house.last(TaskDelegated)
+    assert (again.attempt, again.purpose, again.objections) == (1, "work", (OBJECTION,))
+    assert (house.task().state, house.attempts(), house.line()[-1].kind) == ("working", [], "plan")
+    assert OBJECTION.reason in house.line()[-1].reasoning
+    house.developer("proposed", objections=(OBJECTION,))
+    assert (house.task().waiting_for, house.task().objections) == ("outcome", (OBJECTION,))
+    assert house.names().count("TaskDelegated") == 2
+    house.outcome("failed", error_message="e")
+    assert house.last(TaskDelegated).objections == ()
+
+
+def test_a_reassessment_is_not_returned() -> None:
+    house = at("documents")
+    house.ingest()
+    house.wait(6)
+    house.developer("answered", objections=(OBJECTION,))
+    assert house.task().state == "completed"
+
+
 ERRORS = ("Error: no route to 10.0.0.1", "Error: no route to 10.0.0.2", "Error: disk is full", None)
+OBJECTION = Objection(rule="part", reason="nothing answers “who owns it”", search_for=("who owns it",))
 PLACES = {(place.state, place.waiting_for) for place in LIVE}
 
 
@@ -268,6 +292,17 @@ class Lives(RuleBasedStateMachine):
     @rule(outcome=st.sampled_from(["answered", "proposed", "stopped"]), score=st.floats(0, 1), document=st.booleans())
     def developer_works(self, outcome: str, score: float, document: bool) -> None:
         self.house.developer(outcome, score, code="low_confidence" if document else "no_provider")
+
+    @precondition(working)
+    @rule(outcome=st.sampled_from(["answered", "proposed"]))
+    def the_reviewer_sends_back(self, outcome: str) -> None:
+        before = self.house.task()
+        self.house.developer(outcome, objections=(OBJECTION,))
+        task = self.house.task()
+        if before.state == "working" and not before.objections:
+            assert (task.state, task.attempt, task.objections) == ("working", before.attempt, (OBJECTION,))
+        elif before.state == "working":
+            assert task.state != "working"
 
     @rule(
         outcome=st.sampled_from(["succeeded", "failed", "failed", "partial"]),

@@ -509,8 +509,18 @@ class TestTrace:
     async def test_each_node_decides_in_order_and_is_on_the_line(self) -> None:
         shelf = book(OWNED)
         await delivered(shelf, question(), Model(ROUTED, WRONG, RIGHT))
-        kinds = ["route", "search", "assess", "generate", "validate", "generate", "validate", "answer"]
-        said = ["route", "retrieve", "retrieval_grade", "generate", "validate", "generate", "validate", "answer"]
+        kinds = ["route", "search", "assess", "generate", "validate", "generate", "validate", "answer", "review"]
+        said = [
+            "route",
+            "retrieve",
+            "retrieval_grade",
+            "generate",
+            "validate",
+            "generate",
+            "validate",
+            "answer",
+            "review",
+        ]
         assert [action["kind"] for action in shelf.line()] == kinds
         decisions = shelf.decisions()
         assert [each.decision_type for each in decisions] == said

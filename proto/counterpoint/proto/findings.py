@@ -74,3 +74,13 @@ class Findings(Shape):
     next_steps: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     likelihood: float | None = None
+
+
+class Objection(Shape):
+    """An objection of the reviewer to a result, with the words to search for or the act to leave out in its next
+    version."""
+
+    rule: Literal["prohibition", "number", "part", "system"] | str
+    reason: str
+    search_for: tuple[str, ...] = ()
+    leave_out: str | None = None

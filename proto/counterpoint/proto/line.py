@@ -13,6 +13,7 @@ ActionKind = Literal[
     "assess",
     "generate",
     "validate",
+    "review",
     "propose",
     "answer",
     "escalate",

@@ -7,7 +7,7 @@ from pydantic import Field, StringConstraints
 from counterpoint.proto.approvals import PendingApproval
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.errors import Problem
-from counterpoint.proto.findings import Findings
+from counterpoint.proto.findings import Findings, Objection
 from counterpoint.proto.messages import Blob, Id, Message, ProjectName, Shape, Time, Usd
 from counterpoint.proto.overrides import OverrideGiven, TaskConstraint
 
@@ -133,8 +133,8 @@ class TaskRouted(Message):
 
 
 class TaskDelegated(Message):
-    """Work for the developer: the task, the number of the attempt, any override, and the constraints of all overrides
-    so far."""
+    """Work for the developer: the task, the number of the attempt, any override, the constraints of all overrides so
+    far, and the objections for which the work was returned."""
 
     TYPE: ClassVar[str] = "counterpoint.task.delegated.v1"
 
@@ -146,6 +146,7 @@ class TaskDelegated(Message):
     lane: Lane | str
     override: OverrideGiven | None = None
     constraints: tuple[TaskConstraint, ...] = ()
+    objections: tuple[Objection, ...] = ()
     purpose: Literal["work", "reassess"] | str = "work"
     after: tuple[Id, ...] = ()
 
@@ -159,7 +160,10 @@ class Need(Shape):
 
 
 class TaskWorked(Message):
-    """The developer's result: an answer, a proposal, or a stop with its code."""
+    """The developer's result: an answer, a proposal, or a stop with its code.
+
+    A result with `objections` of the reviewer is to be made again, once.
+    """
 
     TYPE: ClassVar[str] = "counterpoint.task.worked.v1"
 
@@ -175,6 +179,7 @@ class TaskWorked(Message):
     findings: Findings = Findings()
     attempt_id: Id | None = None
     action_id: Id
+    objections: tuple[Objection, ...] = ()
 
 
 class TaskProposed(Message):
@@ -288,7 +293,8 @@ class Escalation(Shape):
 class Task(Shape):
     """The record of a task, as HTTP returns it.
 
-    `needs` after the end asks people for what is missing, such as the cause of an unexplained recovery. `quiet_s`:
+    `needs` after the end asks people for what is missing, such as the cause of an unexplained recovery. `objections`:
+    those for which the present work was returned by the reviewer. `quiet_s`:
     seconds without a failure after which the task ends. `shadow`: nothing is proposed for it.
     """
 
@@ -329,6 +335,7 @@ class Task(Shape):
     needs: tuple[Need, ...] = ()
     override: OverrideGiven | None = None
     constraints: tuple[TaskConstraint, ...] = ()
+    objections: tuple[Objection, ...] = ()
     reason: str | None = None
     quiet_s: float | None = None
     shadow: bool = False

@@ -34,6 +34,7 @@ from counterpoint.bus import BusSettings, Service
 from counterpoint.cli.ingest.files import batches
 from counterpoint.cli.ingest.sources import DocumentSources, SourceSelection
 from counterpoint.client import Memory
+from counterpoint.developer.policies.review import OBJECTION
 from counterpoint.local.credentials import load_credentials
 from counterpoint.local.service import NATS_USERS
 from counterpoint.local.stack import Stack
@@ -71,13 +72,14 @@ class TriageCase(Shape):
 
 @dataclass(frozen=True)
 class TriageOutcome:
-    """Answer to a case. `text` is None if it was refused."""
+    """Answer to a case. `text` is None if it was refused. `objections`: the rules by which the reviewer objected."""
 
     case: TriageCase
     text: str | None
     confidence: float | None
     first_section: str
     first_sections: tuple[str, ...]
+    objections: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -120,6 +122,7 @@ def summary(outcomes: Sequence[TriageOutcome]) -> dict[str, Any]:
             for each in reliability(scored)
         ],
         "ece": ece(scored),
+        "objections": _objections(outcomes),
         "baseline": {
             "first_section": _share(
                 verdict(one.case.expect, one.first_section, None) == "right" for one in answerable
@@ -143,6 +146,17 @@ def _shares(outcomes: Sequence[TriageOutcome]) -> dict[str, Any]:
         "refused": _share(one.verdict == "refused" for one in refusals),
         "wrong": _share(one.verdict == "wrong" for one in outcomes),
     }
+
+
+def _objections(outcomes: Sequence[TriageOutcome]) -> dict[str, dict[str, int]]:
+    """Return the number of answers by verdict, and of those to which the reviewer objected, in all and by rule."""
+    counts: dict[str, dict[str, int]] = {}
+    for one in outcomes:
+        if one.text is not None:
+            row = counts.setdefault(one.verdict, {"answers": 0, "objected": 0})
+            for name in ("answers", *(("objected", *one.objections) if one.objections else ())):
+                row[name] = row.get(name, 0) + 1
+    return counts
 
 
 def _share(values: Iterable[bool]) -> float | None:
@@ -195,14 +209,15 @@ async def run_cases(http: httpx.AsyncClient, memory: Memory, cases: Sequence[Tri
             text = "\n".join(each for each in (case.text, case.error_message) if each)
             (found,) = await memory.query(HybridSearch(store="chunks", text=text, k=20), timeout_s=60)
             sections = list(dict.fromkeys(section_of(item, chunks) for item in found.items))
-            answer, confidence = await _submit(http, case)
-        return TriageOutcome(case, answer, confidence, sections[0] if sections else "", tuple(sections[:SECTIONS]))
+            answer, confidence, objections = await _submit(http, case)
+        first = sections[0] if sections else ""
+        return TriageOutcome(case, answer, confidence, first, tuple(sections[:SECTIONS]), objections)
 
     return list(await asyncio.gather(*map(one, cases)))
 
 
-async def _submit(http: httpx.AsyncClient, case: TriageCase) -> tuple[str | None, float | None]:
-    """Submit a case; return the answer or proposal, and its confidence."""
+async def _submit(http: httpx.AsyncClient, case: TriageCase) -> tuple[str | None, float | None, tuple[str, ...]]:
+    """Submit a case; return the answer or proposal, its confidence, and the rules by which the reviewer objected."""
     body: dict[str, Any] = {"kind": case.kind, "description": case.text}
     if case.error_message:
         body["error_message"] = case.error_message
@@ -211,13 +226,17 @@ async def _submit(http: httpx.AsyncClient, case: TriageCase) -> tuple[str | None
     )  # fmt: skip
     if answer.status_code == REFUSED:
         progress(f"{case.id} was not accepted: {answer.text}")
-        return None, None
+        return None, None, ()
     answer.raise_for_status()
     task = answer.json()
     text = task.get("result") if task["state"] == "completed" else task.get("proposal")
     confidence = task.get("confidence") or {}
     likelihood = (task.get("findings") or {}).get("likelihood")
-    return text, (confidence.get("score") if likelihood is None else likelihood)
+    caveats = (task.get("findings") or {}).get("caveats", ())
+    objections = [each["rule"] for each in task.get("objections", ())]
+    objections += ["caveat" for each in caveats if each.startswith(OBJECTION)]
+    score = confidence.get("score") if likelihood is None else likelihood
+    return text, score, tuple(dict.fromkeys(objections))
 
 
 def format_result(result: dict[str, Any]) -> str:
@@ -230,6 +249,8 @@ def format_result(result: dict[str, Any]) -> str:
             *(f"{name:24}" + "".join(f"{_cell(row[each]):>9}" for each in names) for name, row in rows),
             f"the whole section around the first passage of the search: right {result['baseline']['first_section']}; "
             f"one of the first {SECTIONS}: {result['baseline']['one_of_five_sections']}",
+            "answers to which the reviewer objected: "
+            + ", ".join(f"{row['objected']} of {row['answers']} {name}" for name, row in result["objections"].items()),
             f"calibration error {result['ece']}; confidence, share right, answers: "
             + ", ".join(
                 f"{bin['confidence']:.2f} {bin['right']:.2f} {bin['answers']}" for bin in result["reliability"]

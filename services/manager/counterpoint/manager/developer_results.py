@@ -33,6 +33,27 @@ def on_worked(
     return apply_result(history, message, now, next_reassessment(now, limits) if reassess else None)
 
 
+def returned(history: TaskHistory, message: TaskWorked, now: datetime) -> TaskUpdate | None:
+    """Delegate the attempt once more for the objections of the reviewer; None for a result that may leave.
+
+    Work is returned once. A second return is treated as a result.
+    """
+    task = history.task
+    if not message.objections or task.objections or message.attempt != task.attempt:
+        return None
+    row = transition(history.workflow_state, WorkflowEvent.RETURNED)
+    if row is None:
+        return None
+    reasons = "; ".join(each.reason for each in message.objections)
+    return TaskUpdate(
+        steps=(ReasoningStep("plan", f"the reviewer returned attempt {message.attempt}: {reasons}"),),
+        decision=f"delegate attempt {message.attempt} again",
+        confidence=message.confidence,
+        task=with_transition(task, row, now, objections=message.objections),
+        delegate="work",
+    )
+
+
 def apply_result(
     history: TaskHistory, message: TaskWorked, now: datetime, reassess_at: datetime | None = None
 ) -> TaskUpdate:

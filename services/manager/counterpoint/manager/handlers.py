@@ -69,8 +69,10 @@ class ManagerHandlers:
         )
 
     async def on_worked(self, message: TaskWorked, memory: Memory) -> Commit:
-        """Propose, complete, escalate or resume by the developer's result, or hold it for an approval."""
+        """Propose, complete, escalate or resume by the developer's result, return it, or hold it for an approval."""
         history = await with_spend(memory, await read_task_history(memory, message.task_id))
+        if update := developer_results.returned(history, message, memory.now):
+            return self._commit(memory, history, update, message.action_id)
         if held := await self._approvals.held(memory, history, message):
             return self._commit(memory, history, held[0], message.action_id, writes=held[1])
         recently_ingested = message.outcome == "stopped" and await _was_ingested_since(

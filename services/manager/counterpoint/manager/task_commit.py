@@ -125,6 +125,7 @@ def _delegated(task: Task, purpose: str, head: tuple[str, ...]) -> TaskDelegated
         lane=task.lane or "investigate",
         override=task.override,
         constraints=task.constraints,
+        objections=task.objections,
         purpose=purpose,
         after=head,
     )

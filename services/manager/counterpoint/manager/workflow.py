@@ -22,6 +22,7 @@ class WorkflowEvent(StrEnum):
     CHANGED = "approval: its subject has changed"
     NOT_APPROVED = "approval: the proposal is rejected or expired"
     STOPPED = "worked: stopped"
+    RETURNED = "worked: returned by the reviewer"
     ROSE = "worked: confidence rose"
     SUCCEEDED = "outcome: succeeded"
     FAILED = "outcome: failed or partial"
@@ -86,6 +87,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(WORKING, WorkflowEvent.ANSWERED, None, COMPLETED, ("TaskCompleted",)),
     Transition(WORKING, WorkflowEvent.PROPOSED, None, AWAITS_OUTCOME, ("TaskProposed",)),
     Transition(WORKING, WorkflowEvent.SHADOWED, None, AWAITS_OUTCOME, ()),
+    Transition(WORKING, WorkflowEvent.RETURNED, None, WORKING, ("TaskDelegated",)),
     Transition(WORKING, WorkflowEvent.STOPPED, TransitionGuard.NEEDS_DOCUMENT, AWAITS_DOCUMENTS, ("TaskEscalated",)),
     Transition(WORKING, WorkflowEvent.STOPPED, TransitionGuard.NEEDS_DECISION, AWAITS_OVERRIDE, ("TaskEscalated",)),
     Transition(AWAITS_OUTCOME, WorkflowEvent.FAILED, TransitionGuard.MAY_RETRY, WORKING, ("TaskDelegated",)),

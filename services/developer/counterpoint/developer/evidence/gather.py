@@ -191,9 +191,11 @@ def _searched_for(message: TaskDelegated, failure: Failure, text: str, partial: 
 
 
 def _also(message: TaskDelegated, query: SearchQuery | None) -> tuple[str, ...]:
-    """Return further wordings to search for: those of the query, and the English words of a German text."""
+    """Return further wordings to search for: those of the query and of objections, and the English words of a German
+    text."""
     translated = english(query.text if query else message.task.description)
-    texts = (*(query.also if query else ()), *((translated,) if translated else ()))
+    objected = tuple(text for each in message.objections for text in each.search_for)
+    texts = (*objected, *(query.also if query else ()), *((translated,) if translated else ()))
     return tuple(text[:QUERY_CHARS] for text in dict.fromkeys(texts))[:MAX_ALSO]
 
 

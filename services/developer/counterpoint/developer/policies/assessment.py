@@ -10,7 +10,7 @@ from counterpoint.developer.excerpts.answers import grade_answer
 from counterpoint.developer.excerpts.relevance import Grade
 from counterpoint.developer.policies.confidence import band, below_high, confidence_of, confidence_terms, weaknesses
 from counterpoint.developer.policies.procedures import Procedure, procedures
-from counterpoint.developer.policies.proposals import is_agent_override
+from counterpoint.developer.policies.proposals import is_agent_override, is_left_out
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.overrides import OverrideGiven
 from counterpoint.proto.tasks import TaskDelegated
@@ -96,9 +96,10 @@ def under_constraints(message: TaskDelegated, assessment: Assessment) -> Assessm
 
 def _procedures(message: TaskDelegated, evidence: Evidence) -> tuple[Procedure, ...]:
     task = message.task
-    return procedures(
+    found = procedures(
         "\n".join(filter(None, (task.description, task.error_message))), evidence.found, evidence.neighbours
     )
+    return tuple(each for each in found if not is_left_out(each.text, message.objections))
 
 
 def _waivable(assessment: Assessment, override: OverrideGiven | None) -> Assessment:

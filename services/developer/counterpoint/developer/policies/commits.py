@@ -5,15 +5,30 @@ from typing import assert_never
 from counterpoint.client import Memory, act, decide, put, send
 from counterpoint.developer.policies.proposals import is_agent_override
 from counterpoint.developer.policies.results import AnswerResult, Conclusion, ProposalResult, Result, StopResult
+from counterpoint.developer.policies.review import Review, review, with_caveats
 from counterpoint.developer.policies.sources import sources_of
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import DecisionMade, Source
+from counterpoint.proto.findings import Objection
 from counterpoint.proto.line import Action, ActionKind
-from counterpoint.proto.memory import Commit
+from counterpoint.proto.memory import Commit, Write
+from counterpoint.proto.messages import Id, Shape, Time
 from counterpoint.proto.overrides import OverrideGiven
 from counterpoint.proto.tasks import TaskDelegated, TaskWorked
 
 AGENT = "developer"
+JUDGE = "judge"
+
+
+class ReviewNote(Shape):
+    """A record of `judge_memory`: the objections to a result."""
+
+    task_id: Id
+    attempt: int
+    text: str
+    rules: tuple[str, ...]
+    sent_back: bool
+    at: Time
 
 
 def commit_of(message: TaskDelegated, memory: Memory, conclusion: Conclusion) -> Commit:
@@ -62,15 +77,26 @@ def opening_commit(message: TaskDelegated, memory: Memory, conclusion: Conclusio
 def closing_commit(message: TaskDelegated, memory: Memory, conclusion: Conclusion, after: str, parent: str) -> Commit:
     """Return the commit of the result alone, following the action `after` and the decision `parent`.
 
-    A reassessment that stops again has only the message to the manager.
+    A reassessment that stops again has only the message to the manager. An answer or a proposal is reviewed; one that
+    is sent back is no attempt.
     """
     if message.purpose == "reassess" and isinstance(conclusion.result, StopResult):
-        return Commit(messages=(send(_worked(message, conclusion, after, None)),))
+        return Commit(messages=(send(_worked(message, conclusion, after)),))
+    judged = review(message, conclusion)
+    conclusion = with_caveats(conclusion, judged) if judged else conclusion
     decision, action = _decided(message, memory, conclusion, after, parent)
+    made = Commit(writes=(put("actions", action.action_id, action),), messages=(send(decision),))
+    last = action.action_id
+    if judged:
+        reviewed, last = _reviewed(message, memory, conclusion, judged, decision, action)
+        made = join_commits(made, reviewed)
+    if judged and judged.sent_back:
+        worked = _worked(message, conclusion, last, objections=judged.objections)
+        return join_commits(made, Commit(messages=(send(worked),)))
     attempt = _attempt(message, memory, conclusion)
-    writes = [put("attempts", attempt.attempt_id, attempt)] if attempt else []
-    worked = _worked(message, conclusion, action.action_id, attempt)
-    return Commit(writes=(*writes, put("actions", action.action_id, action)), messages=(send(decision), send(worked)))
+    writes = (put("attempts", attempt.attempt_id, attempt),) if attempt else ()
+    worked = _worked(message, conclusion, last, attempt)
+    return join_commits(Commit(writes=writes), join_commits(made, Commit(messages=(send(worked),))))
 
 
 def join_commits(first: Commit, second: Commit) -> Commit:
@@ -99,6 +125,51 @@ def _decided(
     ).model_copy(update={"model": conclusion.model})
     action = act(memory, AGENT, kind, result.reasoning, result=text, after=(after,), sources=sources, decision=decision)
     return decision, action
+
+
+def _reviewed(
+    message: TaskDelegated,
+    memory: Memory,
+    conclusion: Conclusion,
+    judged: Review,
+    result: DecisionMade,
+    action: Action,
+) -> tuple[Commit, str]:
+    """Return the commit of the judge's decision, and the id of its action. Objections go to its memory."""
+    verdict = "send back" if judged.sent_back else "pass with objections" if judged.objections else "pass"
+    sources = sources_of(conclusion.result, conclusion.evidence)
+    decision = decide(
+        memory,
+        JUDGE,
+        "review",
+        verdict,
+        judged.reasoning,
+        session_id=message.session_id,
+        sources=sources,
+        parent=result.decision_id,
+    )
+    step = act(
+        memory,
+        JUDGE,
+        "review",
+        judged.reasoning,
+        result=verdict,
+        after=(action.action_id,),
+        sources=sources,
+        decision=decision,
+    )
+    writes: tuple[Write, ...] = (put("actions", step.action_id, step),)
+    if judged.objections:
+        note = ReviewNote(
+            task_id=message.task_id,
+            attempt=message.attempt,
+            text=f"{verdict}: {judged.reasoning}",
+            rules=tuple(dict.fromkeys(each.rule for each in judged.objections)),
+            sent_back=judged.sent_back,
+            at=memory.now,
+        )
+        writes += (put("judge_memory", memory.id("review"), note),)
+    return Commit(writes=writes, messages=(send(decision),)), step.action_id
 
 
 def kind_and_text(result: Result) -> tuple[ActionKind, str]:
@@ -151,7 +222,13 @@ def _sources_of_instruction(instructed: OverrideGiven | None) -> tuple[Source, .
     return (Source(store="actions", id=instructed.action_id, version=1),)
 
 
-def _worked(message: TaskDelegated, conclusion: Conclusion, action_id: str, attempt: Attempt | None) -> TaskWorked:
+def _worked(
+    message: TaskDelegated,
+    conclusion: Conclusion,
+    action_id: str,
+    attempt: Attempt | None = None,
+    objections: tuple[Objection, ...] = (),
+) -> TaskWorked:
     result = conclusion.result
     fields = {
         "task_id": message.task_id,
@@ -160,6 +237,7 @@ def _worked(message: TaskDelegated, conclusion: Conclusion, action_id: str, atte
         "searched_for": conclusion.evidence.searched_for,
         "findings": result.findings,
         "action_id": action_id,
+        "objections": objections,
     }
     match result:
         case AnswerResult(text=text):

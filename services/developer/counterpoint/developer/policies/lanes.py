@@ -1,6 +1,7 @@
 """Decisions of the lanes: an answer, a proposal or a stop, from evidence and its assessment."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from counterpoint.developer.evidence.calibration import Calibration
 from counterpoint.developer.evidence.gather import Evidence
@@ -11,7 +12,7 @@ from counterpoint.developer.excerpts.citations import cite, references
 from counterpoint.developer.excerpts.passages import passages
 from counterpoint.developer.policies.assessment import Assessment, assess, under_constraints
 from counterpoint.developer.policies.findings import candidates, findings_of, under_caveats, unvouched_sources
-from counterpoint.developer.policies.proposals import best_known_fix, propose
+from counterpoint.developer.policies.proposals import best_known_fix, is_left_out, propose
 from counterpoint.developer.policies.results import (
     AnswerResult,
     Conclusion,
@@ -34,6 +35,8 @@ def conclude(message: TaskDelegated, evidence: Evidence, calibration: Calibratio
     if decide is None:
         problem = f"unknown lane {message.lane}"
         raise Permanent(ErrorCode.UNKNOWN_LANE, (Problem(field="lane", problem=problem),))
+    kept = (lesson for lesson in evidence.lessons if not is_left_out(lesson.text, message.objections))
+    evidence = replace(evidence, lessons=tuple(kept))
     assessment = under_constraints(message, assess(message, evidence, calibration))
     return conclusion_of(message.task, evidence, assessment, decide(message, evidence, assessment, calibration))
 

@@ -13,7 +13,7 @@ from counterpoint.developer.excerpts.passages import Passage, is_same_text, pass
 from counterpoint.developer.excerpts.relevance import Hit
 from counterpoint.developer.language.words import content_words, coverage, weights
 from counterpoint.developer.policies.procedures import Procedure
-from counterpoint.proto.findings import Citation
+from counterpoint.proto.findings import Citation, Objection
 from counterpoint.proto.memory import Item
 from counterpoint.proto.overrides import OverrideGiven
 
@@ -51,6 +51,11 @@ class Proposal:
 def is_agent_override(override: OverrideGiven | None) -> bool:
     """Return whether an override is by an agent, which makes it no instruction."""
     return override is not None and override.by_kind not in INSTRUCTING_KINDS
+
+
+def is_left_out(text: str, objections: Sequence[Objection]) -> bool:
+    """Return whether an act is one for which the work was returned."""
+    return any(each.leave_out is not None and is_same_text(text, each.leave_out) for each in objections)
 
 
 def propose(

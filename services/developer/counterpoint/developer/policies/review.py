@@ -1,0 +1,181 @@
+"""Review: the judge compares a result with its task before it leaves (docs/review.md). Pure.
+
+A result is sent back once, for an objection that another search or another act can meet. Any other objection, and
+whatever remains the second time, is a caveat.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from counterpoint.developer.evidence.gather import Evidence
+from counterpoint.developer.excerpts.citations import references
+from counterpoint.developer.language.exact_forms import exact
+from counterpoint.developer.language.question_terms import question_terms, words_of
+from counterpoint.developer.language.words import content_words
+from counterpoint.developer.policies.results import AnswerResult, Conclusion, ProposalResult
+from counterpoint.proto.findings import Findings, Objection
+from counterpoint.proto.tasks import TaskDelegated
+
+OBJECTION = "objection of the reviewer: "
+"""Beginning of the caveat of an objection."""
+SHOWN = 5
+"""Maximum number of exact forms in the reason of an objection."""
+ANSWERED_SHARE = 1 / 3
+"""Share of the words of a part of a question that an answer to it exceeds. Fitted on pairs of questions of
+`examples/triage`."""
+PART_WORDS = 2
+"""Minimum number of content words of a part of a question."""
+_NEGATION = re.compile(
+    r"\b(?:(?:do|does|must|may|should|shall|will) not|(?:don|doesn|mustn|shouldn|won)['’]t|can ?not|can['’]t|never|no"
+    r"|not|avoid|refrain from|nicht|niemals|nie|keinesfalls|kein\w*)\b",
+    re.IGNORECASE,
+)
+_CONDITION = re.compile(
+    r"\b(?:without|unless|until|before|after|while|during|if|when|whenever|where|except|only|but|than|instead|other"
+    r"|ohne|bis|bevor|vor|nach|während|wenn|falls|außer|nur|sondern|als|solange)\b",
+    re.IGNORECASE,
+)
+_MARK = re.compile(r"\[\d{1,3}(?:\s*[,;]\s*\d{1,3})*\]")
+_PARTS = re.compile(
+    r"\?\s+(?:(?:and|und|also|außerdem)\b,?)?|,?\s+(?:and|und)\s+(?=(?:who|whom|whose|what|which|when|where|how|why|is|are"
+    r"|can|may|do|does|wer|wem|was|welche\w*|wann|wo|wie|warum|wieso|ist|sind|darf|kann|muss)\b)",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
+_PLAIN = re.compile(r"[a-z0-9]+")
+
+
+@dataclass(frozen=True)
+class Review:
+    """The objections to a result, and whether it is sent back for them."""
+
+    objections: tuple[Objection, ...]
+    sent_back: bool
+
+    @property
+    def reasoning(self) -> str:
+        """The objections in words."""
+        return "; ".join(each.reason for each in self.objections) or (
+            "no objection: constraints, systems, numbers and identifiers agree with the task and what is cited"
+        )
+
+
+def review(message: TaskDelegated, conclusion: Conclusion) -> Review | None:
+    """Return the review of an answer or a proposal; None for a stop, which makes no claim."""
+    result, evidence = conclusion.result, conclusion.evidence
+    match result:
+        case ProposalResult(proposal=proposal):
+            act, shown = proposal.tried, proposal.text
+        case AnswerResult(text=text):
+            act, shown = (text if message.lane == "plan" else ""), text
+        case _:
+            return None
+    instructed = message.override is not None and message.override.instruction in (act, *_quotes(result.findings))
+    objections = (
+        *_prohibited(message, act),
+        *_foreign_numbers(message, evidence, result.findings, act or shown),
+        *(_unanswered_parts(message, result.findings, shown) if message.lane == "answer" else ()),
+        *_missing_systems(message, evidence, result.findings, shown),
+    )
+    again = message.purpose == "work" and not message.objections and not instructed
+    return Review(objections, again and any(each.leave_out or each.search_for for each in objections))
+
+
+def with_caveats(conclusion: Conclusion, review: Review) -> Conclusion:
+    """Return a conclusion that states the objections as caveats."""
+    if not review.objections:
+        return conclusion
+    findings = conclusion.result.findings
+    caveats = (*findings.caveats, *(f"{OBJECTION}{each.reason}" for each in review.objections))
+    return replace(
+        conclusion, result=replace(conclusion.result, findings=findings.model_copy(update={"caveats": caveats}))
+    )
+
+
+def forbidden_act(constraint: str) -> frozenset[str]:
+    """Return the content words of the act that a constraint forbids; empty if it forbids none, or only under a
+    condition."""
+    if not _NEGATION.search(constraint) or _CONDITION.search(constraint):
+        return frozenset()
+    return content_words(_NEGATION.sub(" ", constraint))
+
+
+def contradiction(constraint: str, act: str) -> str | None:
+    """Return the sentence of an act that consists of the words that a constraint forbids."""
+    forbidden = forbidden_act(constraint)
+    sentences = (each.strip() for each in _SENTENCE.split(act))
+    return next(
+        (each for each in sentences if forbidden and not _NEGATION.search(each) and content_words(each) == forbidden),
+        None,
+    )
+
+
+def _prohibited(message: TaskDelegated, act: str) -> Iterable[Objection]:
+    given = [(each.by, each.text) for each in message.constraints]
+    given += [(message.override.by, text) for text in message.override.constraints] if message.override else []
+    for by, text in dict.fromkeys(given):
+        if sentence := contradiction(text, act):
+            reason = f"“{sentence}” is what the constraint of {by} forbids: “{text}”"
+            yield Objection(rule="prohibition", reason=reason, leave_out=act)
+
+
+def _foreign_numbers(message: TaskDelegated, evidence: Evidence, findings: Findings, text: str) -> Iterable[Objection]:
+    """Object to numbers and identifiers that are in no cited text, and not in the task."""
+    said = _MARK.sub("", text.replace(references(findings.citations), ""))
+    foreign = sorted(exact(said) - exact(_known_text(message, evidence, findings)))
+    if foreign:
+        named = ", ".join(foreign[:SHOWN])
+        yield Objection(rule="number", reason=f"{named} occurs in no cited source", search_for=tuple(foreign[:SHOWN]))
+
+
+def _unanswered_parts(message: TaskDelegated, findings: Findings, text: str) -> Iterable[Objection]:
+    """Object to a part of a question of several parts whose words are hardly in the answer."""
+    parts = question_parts(message.task.description)
+    if len(parts) < 2:
+        return
+    sources = " ".join(each.source_path for each in findings.citations)
+    words = words_of(f"{text.replace(references(findings.citations), '')} {sources}")
+    for part in parts:
+        forms = question_terms(part, ()).synonyms.values()
+        if sum(not each.isdisjoint(words) for each in forms) <= ANSWERED_SHARE * len(forms):
+            yield Objection(rule="part", reason=f"nothing in the result answers “{part}”", search_for=(part,))
+
+
+def question_parts(question: str) -> tuple[str, ...]:
+    """Return the parts of a question that ask for something by themselves."""
+    parts = (each.strip(" ?,.") for each in _PARTS.split(question))
+    return tuple(each for each in parts if len(content_words(each)) >= PART_WORDS)
+
+
+def _missing_systems(message: TaskDelegated, evidence: Evidence, findings: Findings, text: str) -> Iterable[Objection]:
+    """Object to a result in which none of the systems of the task occurs."""
+    systems = message.task.systems
+    cited = {each.id for each in findings.citations}
+    of_attempts = [each for one in evidence.attempts if one.item.id in cited for each in one.attempt.systems]
+    known = f" {_plain(' '.join((text, _cited_text(evidence, findings), *of_attempts)))} "
+    if systems and not any(f" {_plain(system)} " in known for system in systems):
+        yield Objection(rule="system", reason=f"no part of the result mentions {', '.join(systems)}")
+
+
+def _known_text(message: TaskDelegated, evidence: Evidence, findings: Findings) -> str:
+    task = message.task
+    override = (message.override.instruction, message.override.reasoning) if message.override else ()
+    packages = (f"{system} {provider.package}" for system, provider in evidence.providers.found)
+    own = (task.title, task.description, task.error_message, *task.systems, *override, *packages)
+    return "\n".join([*filter(None, own), _cited_text(evidence, findings)])
+
+
+def _cited_text(evidence: Evidence, findings: Findings) -> str:
+    cited = {each.id for each in findings.citations}
+    hits = (*evidence.answers, *evidence.neighbours, *evidence.found)
+    contexts = dict.fromkeys(hit.context for hit in hits if hit.item.id in cited and hit.context)
+    return "\n".join([*_quotes(findings), *(each.source_path for each in findings.citations), *contexts])
+
+
+def _quotes(findings: Findings) -> tuple[str, ...]:
+    return tuple(each.quote for each in findings.citations)
+
+
+def _plain(text: str) -> str:
+    return " ".join(_PLAIN.findall(text.lower()))
