@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from counterpoint.bus import BusSettings
 from counterpoint.bus.settings import ProvisionSettings
-from counterpoint.card import normalised
+from counterpoint.card.render import normalised
 from counterpoint.cli.main import app
 from counterpoint.developer.settings import DeveloperSettings
 from counterpoint.guard.policy import policy

@@ -7,7 +7,8 @@ import httpx
 import pytest
 from flows.incident_front import Front, event, live
 
-from counterpoint.card import card, text
+from counterpoint.card.content import card
+from counterpoint.card.render import text
 from counterpoint.local.stack import Stack
 from counterpoint.proto.tasks import Task
 

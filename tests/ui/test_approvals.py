@@ -216,12 +216,42 @@ def test_a_conflict_is_shown_with_who_decided(api: Played) -> None:
     assert (code, "was approved by ben" in shown) == (1, True)
 
 
+def test_all_that_wait_are_shown_and_each_is_decided_on_the_text_that_was_shown(api: Played) -> None:
+    late = {"title": "Conflict", "status": 409, "code": "conflict"}
+    late |= {"errors": [{"field": "decision", "problem": "comes too late: the approval was rejected by ben"}]}
+    items = [SHOWN, SHOWN | {"approval_id": "a2", "artifact": "Lift another limit", "artifact_sha256": "cd" * 32}]
+    api.on(f"GET {URL}", (200, {"items": items, "next_cursor": None}), (200, {"items": items, "next_cursor": None}))
+    code, shown = run(api, "approve", "--all", "--category", "spend", "--task", "t1")
+    assert (code, len(api.asked)) == (2, 1)
+    assert "2 approvals would be approved; confirm with --yes" in shown
+    api.on(f"POST {URL}/a1", (409, late))
+    api.on(f"POST {URL}/a2", (200, items[1] | {"state": "approved"}))
+    code, shown = run(api, "approve", "--all", "--category", "spend", "--task", "t1", "--yes")
+    assert code == 1
+    assert "Lift another limit sha256 cdcd" in shown
+    assert "a1 not approved: decision comes too late: the approval was rejected by ben" in shown
+    assert "a2 approved" in shown
+    filters = {name: api.asked[1].params[name] for name in ("state", "category", "task_id")}
+    assert filters == {"state": "pending", "category": "spend", "task_id": "t1"}
+    assert [each.body["artifact_sha256"] for each in api.asked[2:]] == ["ab" * 32, "cd" * 32]
+
+
+def test_nothing_is_decided_where_nothing_waits(api: Played) -> None:
+    api.on(f"GET {URL}", (200, {"items": [], "next_cursor": None}))
+    assert run(api, "reject", "--all", "--why", "too dear") == (0, "no approvals wait")
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
         (("approvals", "--state", "lost"), "a state is one of pending"),
         (("approvals", "--category", "merge"), "a category is one of spend, proposal"),
         (("reject", "a1"), "--why"),
+        (("approve",), "give the id of an approval, or --all"),
+        (("approve", "a1", "--all"), "give the id of an approval, or --all"),
+        (("approve", "a1", "--yes"), "need --all"),
+        (("approve", "--all", "--sha256", "ab"), "--sha256 is for one approval"),
+        (("reject", "--all", "--why", "w", "--category", "merge"), "a category is one of spend, proposal"),
     ],
 )
 def test_wrong_words_are_refused_before_anything_is_sent(api: Played, words: tuple[str, ...], problem: str) -> None:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ui.cli_data import INCIDENT, RUNBOOK, answered, escalated, incident
 
-from counterpoint.card import Format, card, markdown, normalised, render, text
+from counterpoint.card.content import card
+from counterpoint.card.render import Format, markdown, normalised, render, text
 from counterpoint.cli.render.tree import draw
 from counterpoint.proto.tasks import Task
 from counterpoint.proto.titles import TITLE_CHARS

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from counterpoint.card import Format, card, render
+from counterpoint.card.content import card
+from counterpoint.card.render import Format, render
 from counterpoint.proto.tasks import Task
 from counterpoint.proto.titles import TITLE_CHARS
 

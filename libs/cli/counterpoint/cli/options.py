@@ -10,9 +10,9 @@ import typer
 from counterpoint.cli.errors import UsageError
 
 
-def check_id(given: str) -> str:
-    """Return an id that can be part of a URL. Raises `typer.BadParameter`."""
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", given):
+def check_id(given: str | None) -> str | None:
+    """Return an id that can be part of a URL, None if it was not given. Raises `typer.BadParameter`."""
+    if given is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", given):
         raise typer.BadParameter("an id is 1 to 64 letters, digits, _ or -")
     return given
 

@@ -10,7 +10,9 @@ from counterpoint.cli.session import CommandSession
 
 
 def _ids(given: list[str]) -> list[str]:
-    return [check_id(each) for each in given]
+    for each in given:
+        check_id(each)
+    return given
 
 
 Incidents = Annotated[

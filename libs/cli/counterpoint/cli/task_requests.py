@@ -63,7 +63,7 @@ def wait_for_task(session: CommandSession, api: "ApiClient", task_id: str, timeo
 
 
 def show_result(session: CommandSession, task: dict[str, Any]) -> Exit:
-    from counterpoint.card import rendered
+    from counterpoint.card.render import rendered
 
     session.show(task, lambda: rendered(task, session.out))
     match task["state"]:

@@ -16,21 +16,22 @@ if TYPE_CHECKING:
 
 STATES = ("pending", "approved", "rejected", "expired", "withdrawn", "applied", "outdated", "all")
 CATEGORIES = ("spend", "proposal")
+CategoryFilter = Annotated[str | None, typer.Option("--category", help=f"One of {', '.join(CATEGORIES)}.")]
+TaskFilter = Annotated[str | None, typer.Option("--task", metavar="TASK", help="The approvals of one task.")]
 
 
 @command("approvals", Panel.LOOK, "counterpoint approvals --category spend")
 def approvals(
     session: CommandSession,
     state: Annotated[str, typer.Option("--state", help=f"One of {', '.join(STATES)}.")] = "pending",
-    category: Annotated[str | None, typer.Option("--category", help=f"One of {', '.join(CATEGORIES)}.")] = None,
-    task: Annotated[str | None, typer.Option("--task", metavar="TASK", help="The approvals of one task.")] = None,
+    category: CategoryFilter = None,
+    task: TaskFilter = None,
     limit: Limit = 50,
 ) -> None:
     """List approvals with the text to approve, by default those that wait for a decision."""
     if state not in STATES:
         raise UsageError(f"a state is one of {', '.join(STATES)}, not {state}")
-    if category not in (None, *CATEGORIES):
-        raise UsageError(f"a category is one of {', '.join(CATEGORIES)}, not {category}")
+    check_category(category)
     with session.connect() as api:
         filters = {"state": state, "category": category, "task_id": task, "project": session.project}
         reply = api.pages("/v1/approvals", limit, **filters)
@@ -40,6 +41,12 @@ def approvals(
         return "\n\n".join(_block(session, one) for one in reply["items"]) or "no approvals"
 
     session.show(reply, human)
+
+
+def check_category(category: str | None) -> None:
+    """Raise `UsageError` for an unknown category."""
+    if category not in (None, *CATEGORIES):
+        raise UsageError(f"a category is one of {', '.join(CATEGORIES)}, not {category}")
 
 
 def describe_approval(approval: dict[str, Any]) -> str:

@@ -4,17 +4,23 @@ from typing import Annotated
 
 import typer
 
-from counterpoint.cli.approval_requests import ApprovalId, Sha256Prefix, decide
+from counterpoint.cli.approval_requests import All, ApprovalId, ApprovalSelection, Sha256Prefix, Yes, decide
 from counterpoint.cli.command import Panel, command
+from counterpoint.cli.commands.approvals import CategoryFilter, TaskFilter
+from counterpoint.cli.errors import Exit
 from counterpoint.cli.session import CommandSession
 
 
 @command("approve", Panel.WORK, "counterpoint approve APPROVAL")
 def approve(
     session: CommandSession,
-    approval: ApprovalId,
+    approval: ApprovalId = None,
+    every: All = False,
+    category: CategoryFilter = None,
+    task: TaskFilter = None,
     sha256: Sha256Prefix = None,
     why: Annotated[str | None, typer.Option("--why", help="The reason.")] = None,
-) -> None:
+    yes: Yes = False,
+) -> Exit | None:
     """Approve an act, as a person. The text of an approval never changes: a changed act has another approval."""
-    decide(session, approval, "approved", sha256, why)
+    return decide(session, ApprovalSelection(approval, every, category, task, sha256, yes), "approved", why)

@@ -4,17 +4,23 @@ from typing import Annotated
 
 import typer
 
-from counterpoint.cli.approval_requests import ApprovalId, Sha256Prefix, decide
+from counterpoint.cli.approval_requests import All, ApprovalId, ApprovalSelection, Sha256Prefix, Yes, decide
 from counterpoint.cli.command import Panel, command
+from counterpoint.cli.commands.approvals import CategoryFilter, TaskFilter
+from counterpoint.cli.errors import Exit
 from counterpoint.cli.session import CommandSession
 
 
 @command("reject", Panel.WORK, 'counterpoint reject APPROVAL --why "too dear"')
 def reject(
     session: CommandSession,
-    approval: ApprovalId,
     why: Annotated[str, typer.Option("--why", help="The reason.")],
+    approval: ApprovalId = None,
+    every: All = False,
+    category: CategoryFilter = None,
+    task: TaskFilter = None,
     sha256: Sha256Prefix = None,
-) -> None:
+    yes: Yes = False,
+) -> Exit | None:
     """Reject an act, as a person."""
-    decide(session, approval, "rejected", sha256, why)
+    return decide(session, ApprovalSelection(approval, every, category, task, sha256, yes), "rejected", why)

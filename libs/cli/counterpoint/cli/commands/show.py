@@ -32,7 +32,7 @@ def show(
         reply = api.get(f"/v1/tasks/{task}", project=session.project)
 
     def human() -> "RenderableType":
-        from counterpoint.card import Format, rendered
+        from counterpoint.card.render import Format, rendered
 
         return rendered(reply, session.out, verbose=verbose, form=Format(format_) if format_ else None)
 

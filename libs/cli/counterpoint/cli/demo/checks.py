@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from counterpoint.card import WIDTH, card, panel, text
+from counterpoint.card.content import card
+from counterpoint.card.render import WIDTH, panel, text
 from counterpoint.proto.tasks import Task
 
 if TYPE_CHECKING:
