@@ -69,6 +69,7 @@ async def test_a_flood_of_ten_thousand_events_leaves_the_reference_s_incidents()
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(50))
 def test_a_thousand_shuffles_of_a_history_leave_the_same_incidents(seed: int) -> None:
     known = history(seed)

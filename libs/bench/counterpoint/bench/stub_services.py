@@ -1,7 +1,7 @@
 """Stub services: handlers that decide nothing, so that only bus, memory, record and relay are measured.
 
-`python -m counterpoint.bench.stub_services NAME` runs one of them. A task takes the usual path: submitted over NATS,
-routed, delegated, worked, completed.
+`python -m counterpoint.bench.stub_services NAME` runs one of them, with `idle` one that consumes nothing. A task takes
+the usual path: submitted over NATS, routed, delegated, worked, completed.
 """
 
 import asyncio
@@ -153,4 +153,5 @@ def stub_service(name: str, settings: BusSettings) -> Service:
 
 
 if __name__ == "__main__":
-    asyncio.run(stub_service(sys.argv[1], BusSettings()).run())
+    name, *idle = sys.argv[1:]
+    asyncio.run((Service(name, BusSettings()) if idle else stub_service(name, BusSettings())).run())

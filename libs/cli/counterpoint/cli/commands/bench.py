@@ -14,9 +14,9 @@ from counterpoint.cli.errors import CommandError, UsageError
 from counterpoint.cli.session import CommandSession
 
 PACKAGE = "counterpoint.bench"
-BENCHES = ("commit", "flow", "load", "incidents", "line", "memory", "retrieval", "answer", "triage", "recognition")
 OF_SETS = ("retrieval", "answer", "triage", "recognition")
 """Benchmarks that need a folder of sets."""
+BENCHES = ("commit", "flow", "load", "incidents", "agents", "line", "memory", *OF_SETS)
 ACCEPTED_BY: Mapping[str, tuple[str, ...]] = {
     "--type": ("retrieval", "answer"),
     "--k": ("retrieval",),

@@ -27,6 +27,7 @@ class SimulatedProvider:
             "COUNTERPOINT_RELATIONS_TOKENS": "0",
             "OPENAI_API_BASE": self.url,
             "OPENAI_API_KEY": "simulated",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         }
 
 
@@ -36,12 +37,17 @@ def simulated_provider(text: str) -> Iterator[SimulatedProvider]:
     provider = SimulatedProvider()
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             provider.requests += 1
-            answer = json.dumps(_completion(text, len(body))).encode()
+            streams = json.loads(body).get("stream", False)
+            completion = _completion(text, len(body))
+            answer = (_events(completion) if streams else json.dumps(completion)).encode()
             self.send_response(200)
-            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Type", "text/event-stream" if streams else "application/json")
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
             self.wfile.write(answer)
@@ -71,6 +77,18 @@ def variables(given: dict[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def _events(completion: dict[str, Any]) -> str:
+    """Return a completion as the events of a stream."""
+    message, usage = completion["choices"][0]["message"], completion.pop("usage")
+    parts: list[dict[str, Any]] = [
+        {"choices": [{"index": 0, "delta": message}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": usage},
+    ]
+    chunks = (json.dumps(completion | {"object": "chat.completion.chunk"} | part) for part in parts)
+    return "".join(f"data: {chunk}\n\n" for chunk in (*chunks, "[DONE]"))
 
 
 def _completion(text: str, prompt_bytes: int) -> dict[str, Any]:
