@@ -43,7 +43,7 @@ def publications() -> Iterator[Row]:
         yield from ((f"changes.{project}.{service}", only("memory")) for service in SERVICES)
         yield f"dead.{project}", only("memory")
         for stream, rest in (("tasks", "routed"), ("decisions", "judge"), ("changes", "memory"), ("dead", "x")):
-            yield f"live.{stream}.{project}.{rest}", only("memory") if stream == "changes" else NOBODY
+            yield f"live.{stream}.{project}.{rest}", only("memory") if stream in ("changes", "decisions") else NOBODY
     for caller in USERS:
         asks = caller in SERVICES and caller != "memory"
         for request in ("query", "commit.0", "command", "ingest", "put"):

@@ -12,11 +12,12 @@ import pytest
 from cachetools import TTLCache
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from memory_service.house import CHANGED, DELEGATED, DUE, WORKED, House, decision, running_house, task_body
+from memory_service.house import CHANGED, DELEGATED, DUE, ROUTED, WORKED, House, decision, running_house, task_body
 
 from counterpoint.memory.commit import statement
 from counterpoint.memory.commit.inbound import ENDED_WITHIN_S
 from counterpoint.memory.commit.leaf import stored_reply
+from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import (
     CommitReply,
@@ -143,6 +144,14 @@ class TestAnnouncements:
             "router",
             [{"store": "submissions", "id": "s", "version": 1}],
         )
+
+    async def test_a_decision_is_in_the_log_and_waits_for_no_stream(self, house: House, project: str) -> None:
+        routed = Outgoing(type=ROUTED, data={"task_id": "t-1"}, task_id="t-1")
+        await house.done("router", house.standing(project), messages=(decision("router"), routed))
+        assert [row["type"] for row in await rows(house, "messages", project)] == [DecisionMade.TYPE, ROUTED]
+        async with house.superuser() as connection:
+            waiting = "SELECT m.type FROM pending p JOIN messages m ON m.id = p.message_id WHERE m.project = $1"
+            assert [row["type"] for row in await connection.fetch(waiting, project)] == [ROUTED]
 
     async def test_a_link_is_announced_to_lineage(self, house: House, project: str) -> None:
         logged, live = self.changed(house)

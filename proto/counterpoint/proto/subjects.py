@@ -25,6 +25,9 @@ STREAMS: dict[str, tuple[str, ...]] = {
 EMPTY_SOURCE = (DEAD, "dead.-.-")
 """A stream and an unused subject in it: a stream source without messages."""
 
+LIVE_ONLY = "decisions"
+"""The kind of messages that are sent on `live.` alone. They are in the log, and no service consumes them."""
+
 LIVE_STREAMS = (TASKS, DECISIONS, CHANGES)
 """Streams republished below `live.` for dashboards; never INTAKE, since foreign messages are not screened yet."""
 
@@ -84,12 +87,12 @@ def message_types() -> tuple[str, ...]:
 
 
 def live(subject: str) -> str:
-    """Return the republished copy of a subject."""
+    """Return the live copy of a subject."""
     return f"live.{subject}"
 
 
 def live_kind(kind: Literal["tasks", "decisions"], project: str) -> str:
-    """Filter for the republished copies of one kind of event; with project `*` of all projects."""
+    """Filter for the live copies of one kind of event; with project `*` of all projects."""
     return live(f"{kind}.{project}.>")
 
 

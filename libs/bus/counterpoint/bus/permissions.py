@@ -55,7 +55,7 @@ def permissions(
     table[MEMORY]["publish"] = [
         *(name for names in subjects.STREAMS.values() for name in names if not name.startswith("$")),
         f"{subjects.ANSWER_PREFIX}>",
-        subjects.live(subjects.STREAMS[subjects.CHANGES][0]),
+        *(subjects.live(subjects.STREAMS[stream][0]) for stream in (subjects.CHANGES, subjects.DECISIONS)),
         *(f"$JS.API.STREAM.INFO.{stream}" for stream in subjects.STREAMS),
         *(f"$JS.API.STREAM.MSG.GET.{stream}" for stream in subjects.STREAMS),
         *(f"$JS.API.CONSUMER.INFO.{spec.stream}.{spec.durable}" for spec in consumer_specs(rules)),

@@ -16,6 +16,7 @@ from nats.js.api import (
     RePublish,
     RetentionPolicy,
     StorageType,
+    StoreCompression,
     StreamConfig,
     StreamSource,
 )
@@ -39,11 +40,11 @@ log = structlog.get_logger()
 
 _ALWAYS = ("subjects", "storage", "num_replicas", "deny_delete", "deny_purge", "republish")
 _KEEPING = ("retention", "max_age", "max_msg_size", "discard", "duplicate_window")
-_SIZES = ("max_bytes", "max_msgs_per_subject")
-_INTEREST = (*_SIZES, *_KEEPING, "discard_new_per_subject", "sources")
-"""Stream settings: those that never change, the retention, the sizes, and all that an interest stream may be given.
+_STORAGE = ("max_bytes", "max_msgs_per_subject", "compression")
+_INTEREST = (*_STORAGE, *_KEEPING, "discard_new_per_subject", "sources")
+"""Stream settings: those that never change, the retention, the storage, and all that an interest stream may be given.
 
-Of other streams only the sizes are changed."""
+Of other streams only the storage is changed."""
 _CLOSED_BYTES = 1
 """The `max_bytes` of a stream that refuses every message."""
 
@@ -102,6 +103,7 @@ def stream_config(spec: StreamSpec) -> StreamConfig:
         discard=DiscardPolicy.NEW if keeps else DiscardPolicy.OLD,
         discard_new_per_subject=keeps,
         storage=StorageType.FILE,
+        compression=StoreCompression.S2,
         duplicate_window=0 if keeps else DUPLICATE_WINDOW_S,
         sources=[StreamSource(name=source, filter_subject=subject)] if keeps else None,
         num_replicas=1,
@@ -160,7 +162,7 @@ async def _settle(js: JetStreamContext, spec: StreamSpec) -> None:
         most = max((found.state.subjects or {}).values(), default=0)
         wanted = wanted.evolve(max_msgs_per_subject=max(spec.unread, most))
     wanted = wanted.evolve(max_bytes=max(spec.max_bytes, found.state.bytes))
-    names = _INTEREST if spec.unread is not None else _SIZES
+    names = _INTEREST if spec.unread is not None else _STORAGE
     changes = {name: getattr(wanted, name) for name in names if _differs(wanted, found.config, name)}
     if changes:
         await js.update_stream(found.config.evolve(**changes))

@@ -100,12 +100,12 @@ def _message_row(
     task = message.task_id or message.data.get("task_id")
     row = policy.messages[message.type]
     data = screening.kept(message.type, message.data, row.text, policy.message_level(provenance.label))
+    agent = str(message.data.get("agent", "*"))
+    subject = subjects.of(message.type, origin.project, agent=agent, service=grant.audience)
     return PlannedMessage(
         id=derived_id(commit_id, index),
         type=message.type,
-        subject=subjects.of(
-            message.type, origin.project, agent=str(message.data.get("agent", "*")), service=grant.audience
-        ),
+        subject=subject,
         task_id=task,
         versioned=row.workflow or message.timer is not None,
         audience=row.audience,
@@ -114,6 +114,7 @@ def _message_row(
         integrity=provenance.integrity,
         due_at=message.due_at,
         timer=message.timer,
+        live=message.due_at is None and subject.startswith(f"{subjects.LIVE_ONLY}."),
         result=row.result,
     )
 

@@ -35,7 +35,7 @@ _SQL = load_statements(__package__)
 
 
 class Relay:
-    """Publishes the messages of applied steps, at least once, each under its own id."""
+    """Publishes the messages of applied steps, each under its own id: at least once, `live` ones at most once."""
 
     def __init__(
         self,
@@ -71,9 +71,11 @@ class Relay:
     def sent(self, messages: Sequence[LoggedMessage]) -> None:
         """Take the messages of applied steps; timers, and messages beyond the queue's limit, wait for the sweep."""
         for message in messages:
-            self._origins.remember(message.row.id, message.provenance)
+            if not message.row.live:
+                self._origins.remember(message.row.id, message.provenance)
             if message.row.due_at is None and not self._queue.full():
-                self._in_flight.add(message.row.id)
+                if not message.row.live:
+                    self._in_flight.add(message.row.id)
                 self._queue.put_nowait(message)
 
     @property
@@ -101,8 +103,12 @@ class Relay:
         while True:
             message = await self._queue.get()
             row = message.row
+            body, described = row.body.encode(), self._headers(message)
             try:
-                stored = await self._connection.publish(row.subject, row.body.encode(), self._headers(message))
+                if row.live:
+                    await self._connection.announce(subjects.live(row.subject), body, described)
+                    continue
+                stored = await self._connection.publish(row.subject, body, described)
             except Away:
                 self._in_flight.discard(row.id)
                 continue

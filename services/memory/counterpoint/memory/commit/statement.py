@@ -118,6 +118,7 @@ class MessageRow(NamedTuple):
     integrity: int
     due: datetime | None
     timer: str | None
+    live: bool
     structured: bool
 
 

@@ -55,8 +55,9 @@ class PlannedWrite:
 
 @dataclass(frozen=True, slots=True)
 class PlannedMessage:
-    """A message for the log and the bus. A `structured` one has its envelope in its body; consequences of a `result`
-    are derived from the items that its sender used."""
+    """A message for the log and the bus. A `live` one is in no stream and reaches current subscribers only. A
+    `structured` one has its envelope in its body; consequences of a `result` are derived from the items that its sender
+    used."""
 
     id: str
     type: str
@@ -69,6 +70,7 @@ class PlannedMessage:
     integrity: int
     due_at: datetime | None
     timer: str | None
+    live: bool = False
     structured: bool = False
     result: bool = False
 

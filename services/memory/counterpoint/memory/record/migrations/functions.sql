@@ -27,7 +27,7 @@ CREATE TYPE write_row AS (
 );
 CREATE TYPE message_row AS (
     step int, id uuid, type text, subject text, task text, versioned boolean, audience text[], body text, label smallint,
-    integrity smallint, due timestamptz, timer text, structured boolean
+    integrity smallint, due timestamptz, timer text, live boolean, structured boolean
 );
 CREATE TYPE vector_row AS (
     store text, id text, version int, source text, label smallint, words text, exact text[], type text, names text[],
@@ -223,10 +223,10 @@ BEGIN
             LEFT JOIN LATERAL (
                 SELECT version FROM records
                 WHERE m.versioned AND project = p_project AND store = 'tasks' AND id = m.task LIMIT 1) AS r ON true
-            RETURNING id, seq, task_version, due_at),
+            RETURNING id, seq, task_version),
         waiting AS (
             INSERT INTO pending (message_id, project, due_at, timer)
-            SELECT id, p_project, coalesce(due_at, now()), due_at IS NOT NULL FROM log)
+            SELECT id, p_project, coalesce(due, now()), due IS NOT NULL FROM unnest(p_messages) WHERE NOT live)
         SELECT id, seq, task_version, NULL::text, NULL::text, NULL::text FROM log;
     END IF;
 
