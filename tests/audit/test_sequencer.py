@@ -82,6 +82,13 @@ async def test_leaves_of_a_task_are_chained_and_know_how_far_the_project_was(log
     assert seqs[-1] >= (await log.rows(newest))[0]["seq"]
 
 
+async def test_a_commit_gives_its_leaf_the_next_position(log: Log) -> None:
+    await log.story("t-1")
+    rows = await log.rows("SELECT * FROM audit ORDER BY arrival")
+    assert [row["position"] for row in rows] == list(range(1, len(rows) + 1))
+    assert all(row["leaf"] for row in rows)
+
+
 async def test_a_sequencer_killed_anywhere_is_taken_over_from(log: Log) -> None:
     await log.story("t-1")
     after = 0

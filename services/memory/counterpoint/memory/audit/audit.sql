@@ -88,9 +88,11 @@ SELECT store, id, version, commit_id, body::text, erased IS NOT NULL, encode(sha
 FROM history WHERE project = $1
 
 -- name: written_messages
-SELECT id, type, body, jsonb_build_array(task_id, subject, audience, label, integrity, timer)::text, commit_id::text,
+SELECT id, type, body, jsonb_build_array(task_id, subject, audience, label, integrity, timer)::text AS stamps,
+       commit_id::text AS commit,
        jsonb_build_array(seq, sender, inbound_id, commit_id, (extract(epoch FROM due_at) * 1000000)::bigint, structured,
-                         (extract(epoch FROM at) * 1000000)::bigint)::text, task_version
+                         (extract(epoch FROM at) * 1000000)::bigint)::text AS columns, task_version, records, parts,
+       repeated_bodies(project, commit_id, records) AS repeated
 FROM messages WHERE project = $1
 
 -- name: written_inbox
@@ -98,7 +100,8 @@ SELECT consumer, message_id, step, last, fence, outcome, reply::text, (extract(e
 FROM inbox WHERE project = $1
 
 -- name: written_read_sets
-SELECT commit_id::text, cause::text, reads::text, answers, (extract(epoch FROM at) * 1000000)::bigint
+SELECT commit_id::text AS commit, cause::text, reads::text, (extract(epoch FROM at) * 1000000)::bigint AS at,
+       answers, packed
 FROM read_sets WHERE project = $1
 
 -- name: commits_with_sources

@@ -14,6 +14,7 @@ import asyncpg
 from pydantic import BaseModel
 from pydantic_core import from_json
 
+from counterpoint.memory.audit.leaf_body import expanded
 from counterpoint.memory.audit.rows import RowVerifier
 from counterpoint.memory.audit.standing import ExpectedRows, LeafWrite, placed
 from counterpoint.memory.audit.tiles import HASH_BYTES, HEIGHT, WIDTH, TileId, hashes
@@ -204,8 +205,8 @@ class _Leaves:
             self.unknown[position or 0] = commit
             return
         try:
-            hashed = from_json(body)
-        except ValueError:
+            hashed = expanded(from_json(body))
+        except (ValueError, LookupError, TypeError):
             return
         if (hashed.get("task"), "refused" not in hashed) != (task, kind == "commit"):
             self.broken.append(f"leaf {position} is stored with a wrong task or kind")

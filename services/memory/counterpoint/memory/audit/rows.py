@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from counterpoint.memory.audit.standing import ExpectedRows, LeafWrite
+from counterpoint.memory.record.answers import answers_text
 from counterpoint.memory.record.canonical import canonical
+from counterpoint.memory.record.message_bodies import whole_body
 
 _CANCELLED = ["cancelled", True, 0, "cancelled", {"status": "stale"}]
 """Step, and columns, of the inbox row of a cancelled timer."""
@@ -67,13 +69,14 @@ class RowVerifier:
         """Verify some messages."""
         standing, erased = self._leaves.standing, set(self._leaves.unknown.values())
         whole = not erased and not standing.older
-        for message_id, kind, body, stamps, commit, columns, version in rows:
+        for row in rows:
+            message_id, kind, _, stamps, commit, columns, version, *_ = row
             committed = self._leaves.messages.get(str(message_id))
             if committed is None:
                 if commit not in erased and commit not in standing.older:
                     self.broken.append(f"message {message_id} belongs to no commit")
                 continue
-            now = [kind, hashlib.sha256(body.encode()).hexdigest(), json.loads(stamps)]
+            now = [kind, hashlib.sha256(whole_body(row).encode()).hexdigest(), json.loads(stamps)]
             if now[2][5] is not None and ((json.loads(columns)[1], now[2][5]) in standing.cancelled or not whole):
                 self._timers[str(message_id)] = now[2][2]
             if committed[:2] != now[:2] or (len(committed) > 2 and committed[2][:6] != now[2]):
@@ -96,7 +99,9 @@ class RowVerifier:
     def read(self, rows: Iterable[Any]) -> None:
         """Verify some read sets."""
         standing, erased = self._leaves.standing, set(self._leaves.unknown.values())
-        for commit, cause, reads, answers, at in rows:
+        for row in rows:
+            commit, cause, reads, at, *_ = row
+            answers = answers_text(row)
             texts = [canonical(json.loads(reads)), *([] if answers is None else [answers])]
             now = [cause, *(hashlib.sha256(text.encode()).hexdigest() for text in texts), at]
             if standing.unknown(commit, erased) or not standing.read(commit, now):

@@ -13,7 +13,7 @@ _STAMPS = 5
 
 
 def placed(leaf: Mapping[str, Any]) -> Iterator[list[Any]]:
-    """A write according to a leaf: store, id, version, hash, stamps, and where present [place, changed, time]."""
+    """A write of an expanded leaf: store, id, version, hash, stamps, and where present [place, changed, time]."""
     place = leaf.get("placed")
     for number, write in enumerate(leaf.get("writes", ()), 1):
         if place is None:
@@ -50,7 +50,7 @@ class ExpectedRows:
         self._tasks: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
 
     def take(self, leaf: Mapping[str, Any], commit: str, project: str, seq: int | None, at: int) -> str | None:
-        """Take one leaf of a commit or a refusal, with the columns of its own row; return the differences of those."""
+        """Take the expanded leaf of a commit or refusal and the columns of its row; return the differences of those."""
         place = leaf.get("placed")
         if place is None:
             self.older.add(commit)

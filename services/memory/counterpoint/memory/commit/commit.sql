@@ -39,7 +39,8 @@ ON CONFLICT DO NOTHING
 
 -- name: messages_by_id
 SELECT project, seq, id, type, subject, task_id, task_version, audience, body, sender, label, integrity,
-       inbound_id, due_at, traceparent, structured
+       inbound_id, due_at, traceparent, structured, records, parts,
+       repeated_bodies(project, commit_id, records) AS repeated
 FROM messages WHERE id = ANY ($1)
 
 -- name: clear_pending

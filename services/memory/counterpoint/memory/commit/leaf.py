@@ -1,6 +1,5 @@
 """Leaves of the audit log, one for each commit and each refusal; and read sets in their stored form."""
 
-import hashlib
 import json
 import re
 import secrets
@@ -11,8 +10,9 @@ from typing import Any
 
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.names import empty_fingerprint, has_secret, is_project, redact_name
+from counterpoint.memory.audit.leaf_body import CompactRows, text_hash
 from counterpoint.memory.provenance.read_sets import COMMITS_USED, ReadAnswer, ReadSet
-from counterpoint.memory.record.plan import CommitPlan, PlannedMessage, PlannedWrite, canonical, inbox_reply
+from counterpoint.memory.record.plan import CommitPlan, PlannedMessage, PlannedWrite, canonical
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto import subjects
 from counterpoint.proto.ids import new_id
@@ -30,7 +30,6 @@ def leaf(
     commit_id: str,
     rows: tuple[PlannedWrite, ...],
     messages: tuple[PlannedMessage, ...],
-    own: frozenset[Ref],
     now: datetime,
     redacted: list[list[str]],
     forgets: Mapping[str, Any] | None,
@@ -39,29 +38,32 @@ def leaf(
     answers: str | None,
     cause: str | None,
 ) -> str:
-    """Return the body of a commit's leaf: hashes and stamps of its rows and messages, and its `own` reads.
+    """Return the body of a commit's leaf: hashes and stamps of its rows and messages, and the hash of its read set.
 
-    Reads inherited from the message are in the leaf of its cause. The database prepends `placed`: positions and time.
+    It is compact: see `leaf_body`. The database prepends `placed`: positions and time.
     """
+    compact = CompactRows()
+    writes = [compact.write(row.store, row.id, row.expect + 1, row.sha256, row.stamps) for row in rows]
+    sent = [_leaf_message(message, compact) for message in messages]
     return canonical(
         {
             **({"erased": forgets} if forgets is not None else {}),
             **({"redacted": redacted} if redacted else {}),
             "commit": commit_id,
             "project": project,
-            "inbox": [commit.last, origin.fence, reply.status, _sha256(inbox_reply(reply))],
+            "inbox": [commit.last, origin.fence, reply.status],
             "read_set": None
             if reads is None and cause is None
-            else [cause, *map(_sha256, _of_read_set(reads, answers))],
+            else [cause, *map(text_hash, _of_read_set(reads, answers))],
             **({"cancels": list(commit.cancel_timers)} if commit.cancel_timers else {}),
             "service": grant.audience,
             "message": origin.message_id,
             "step": commit.step,
             "principal": origin.principal,
             "task": origin.task_id,
-            "writes": [[row.store, row.id, row.expect + 1, row.sha256.hex(), row.stamps] for row in rows],
-            "messages": [_leaf_message(message) for message in messages],
-            "reads": sorted([r.store, r.id, r.version] for r in own),
+            "writes": writes,
+            "messages": sent,
+            **compact.lists,
             "at": now.isoformat(),
         }
     )
@@ -70,7 +72,9 @@ def leaf(
 def with_messages(plan: CommitPlan, messages: Sequence[PlannedMessage]) -> CommitPlan:
     """Return the plan with more messages, added to its leaf and its reply too."""
     body = json.loads(plan.audit)
-    body["messages"] += [_leaf_message(message) for message in messages]
+    compact = CompactRows(body)
+    body["messages"] += [_leaf_message(message, compact) for message in messages]
+    body |= compact.lists
     sent = (*plan.messages, *messages)
     reply = plan.reply.model_copy(update={"message_ids": tuple(message.id for message in sent)})
     return replace(plan, messages=sent, reply=reply, audit=canonical(body))
@@ -89,12 +93,11 @@ def stored_reply(inbox: Any, leaf_body: str | None) -> CommitReply:
     return reply.model_copy(update={"versions": versions, "message_ids": tuple(sent[0] for sent in body["messages"])})
 
 
-def _leaf_message(message: PlannedMessage) -> list[Any]:
-    return [message.id, message.type, _sha256(message.body), message.stamps]
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _leaf_message(message: PlannedMessage, compact: CompactRows) -> list[Any]:
+    repeated = None
+    if message.stored is not None and message.stored.records is not None and message.stored.parts is None:
+        (repeated,) = message.stored.records
+    return compact.message(message.id, message.type, message.body, repeated, message.stamps)
 
 
 def _of_read_set(reads: str | None, answers: str | None) -> list[str]:

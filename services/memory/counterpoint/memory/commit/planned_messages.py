@@ -10,6 +10,7 @@ from counterpoint.memory.access import diode
 from counterpoint.memory.access.screening import Screening
 from counterpoint.memory.commit.dead_letters import died
 from counterpoint.memory.provenance.read_sets import ReadSet
+from counterpoint.memory.record.message_bodies import CommitTexts
 from counterpoint.memory.record.plan import SYSTEM, PlannedMessage, PlannedWrite, canonical, storable
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto import subjects
@@ -37,15 +38,16 @@ def planned_messages(
     outgoing = list(commit.messages)
     if commit.dead_letter is not None:
         outgoing.append(died(commit_id, grant, commit.dead_letter))
+    texts = CommitTexts([row.body if row.place is None else None for row in rows])
     messages = [
-        _message_row(policy, grant, origin, commit_id, index, message, provenance, screening)
+        _message_row(policy, grant, origin, commit_id, index, message, provenance, screening, texts)
         for index, message in enumerate(outgoing)
     ]
     if not rows or project_of(policy, origin.project, rows) != origin.project:
         return tuple(messages), None
     ended = any(w.store == "tasks" and w.body is not None and w.body.get("state") in ENDED for w in commit.writes)
     changed = _announcement(commit_id, origin, grant, now, tuple(memories.scores), refs_of(rows), ended=ended)
-    announced = _message_row(policy, grant, origin, commit_id, len(outgoing), changed, provenance, screening)
+    announced = _message_row(policy, grant, origin, commit_id, len(outgoing), changed, provenance, screening, texts)
     audience = _interested(policy, grant.audience, rows, ended=ended)
     if not audience:
         return tuple(messages), replace(announced, audience=())
@@ -96,10 +98,12 @@ def _message_row(
     message: Outgoing,
     provenance: Provenance,
     screening: Screening,
+    texts: CommitTexts,
 ) -> PlannedMessage:
     task = message.task_id or message.data.get("task_id")
     row = policy.messages[message.type]
     data = screening.kept(message.type, message.data, row.text, policy.message_level(provenance.label))
+    body = storable(canonical(data), message.type)
     agent = str(message.data.get("agent", "*"))
     subject = subjects.of(message.type, origin.project, agent=agent, service=grant.audience)
     return PlannedMessage(
@@ -109,13 +113,14 @@ def _message_row(
         task_id=task,
         versioned=row.workflow or message.timer is not None,
         audience=row.audience,
-        body=storable(canonical(data), message.type),
+        body=body,
         label=provenance.label,
         integrity=provenance.integrity,
         due_at=message.due_at,
         timer=message.timer,
         live=message.due_at is None and subject.startswith(f"{subjects.LIVE_ONLY}."),
         result=row.result,
+        stored=texts.stored(body, data),
     )
 
 

@@ -77,7 +77,7 @@ def plan_commit(
     used, salt = cited | memories.named | _declared(writes), secrets.token_bytes(16)
     reads, answers = read_texts(memories, used, quoted, caused_by, salt)
     reply, settling = _reply(rows, messages), _settles(policy, commit, rows)
-    contents = (rows, messages, memories.own, now, screening.redacted, forgets, reply, reads, answers, caused_by.commit)
+    contents = (rows, messages, now, screening.redacted, forgets, reply, reads, answers, caused_by.commit)
     return CommitPlan(
         project=project,
         commit_id=commit_id,

@@ -17,6 +17,7 @@ from counterpoint.memory.access import diode
 from counterpoint.memory.commit.committer import LoggedMessage
 from counterpoint.memory.provenance.read_sets import OriginCache
 from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.message_bodies import whole_body
 from counterpoint.memory.record.plan import PlannedMessage
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.record.stamps import Provenance
@@ -238,7 +239,7 @@ class Relay:
             task_id=row["task_id"],
             versioned=row["task_version"] is not None,
             audience=tuple(row["audience"]),
-            body=row["body"],
+            body=whole_body(row),
             label=row["label"],
             integrity=row["integrity"],
             due_at=row["due_at"],

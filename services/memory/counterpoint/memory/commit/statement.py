@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 
 import asyncpg
 
+from counterpoint.memory.audit.leaf_body import inbox_reply
+from counterpoint.memory.record.answers import packed
 from counterpoint.memory.record.database import AWAY
-from counterpoint.memory.record.plan import CommitPlan, inbox_reply
+from counterpoint.memory.record.message_bodies import StoredBody
+from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.proto.errors import Away, CounterpointError
 
 _COMMIT = "SELECT * FROM commit_steps($1, $2, $3, $4, $5, $6, $7, $8)"
@@ -68,7 +71,7 @@ class StepRow(NamedTuple):
     ended_ok: bool
     reads: str | None
     cause: str | None
-    answers: str | None
+    packed: bytes | None
     audit: str
     kind: str
     salt: bytes
@@ -104,7 +107,7 @@ class WriteRow(NamedTuple):
 
 
 class MessageRow(NamedTuple):
-    """Parameter of `commit_steps`: a message for the log."""
+    """Parameter of `commit_steps`: a message for the log. `records` are 1-based indexes of write rows."""
 
     step: int
     id: str
@@ -120,6 +123,8 @@ class MessageRow(NamedTuple):
     timer: str | None
     live: bool
     structured: bool
+    records: tuple[int, ...] | None
+    parts: str | None
 
 
 class VectorRow(NamedTuple):
@@ -151,7 +156,6 @@ def _values(row: type[NamedTuple], first: int = 0, **attributes: str) -> Callabl
 
 
 _WRITE = _values(WriteRow, 1, task="task_id", sha="sha256", schema="schema_version")
-_MESSAGE = _values(MessageRow, 1, task="task_id", due="due_at")
 _VECTOR = _values(VectorRow)
 
 
@@ -188,6 +192,35 @@ async def apply_steps(connection: Any, epoch: int, project: str, steps: Sequence
     return rows
 
 
+def _message_rows(steps: Sequence[CommitPlan]) -> list[MessageRow]:
+    rows, before = [], 1
+    for n, step in enumerate(steps, 1):
+        for row in step.messages:
+            text, records, parts = row.stored or StoredBody(row.body)
+            rows.append(
+                MessageRow(
+                    step=n,
+                    id=row.id,
+                    type=row.type,
+                    subject=row.subject,
+                    task=row.task_id,
+                    versioned=row.versioned,
+                    audience=row.audience,
+                    body=text,
+                    label=row.label,
+                    integrity=row.integrity,
+                    due=row.due_at,
+                    timer=row.timer,
+                    live=row.live,
+                    structured=row.structured,
+                    records=None if records is None else tuple(before + index for index in records),
+                    parts=parts,
+                )
+            )
+        before += len(step.writes)
+    return rows
+
+
 def _parameters(steps: Sequence[CommitPlan]) -> tuple[list[Any], ...]:
     vectors = [row for step in steps for row in step.vectors]
     return (
@@ -204,19 +237,19 @@ def _parameters(steps: Sequence[CommitPlan]) -> tuple[list[Any], ...]:
                 ended_ok=s.ended_ok,
                 reads=s.reads,
                 cause=s.cause,
-                answers=s.answers,
+                packed=packed(s.answers),
                 audit=s.audit,
                 kind=s.kind,
                 salt=s.salt,
                 outcome=s.reply.status,
-                reply=inbox_reply(s.reply),
+                reply=inbox_reply(s.reply.status),
                 trace=s.traceparent,
             )
             for s in steps
         ],
         [CancelledTimerRow(timer=t, sender=s.consumer, task=s.bound_to) for s in steps for t in s.cancel_timers],
         [WriteRow(n, *_WRITE(row)) for n, step in enumerate(steps, 1) for row in step.writes],
-        [MessageRow(n, *_MESSAGE(row)) for n, step in enumerate(steps, 1) for row in step.messages],
+        _message_rows(steps),
         [VectorRow(*_VECTOR(row)) for row in vectors],
         [
             EmbeddingRow(vector=n, model=model, embedding=embedding)

@@ -9,9 +9,10 @@ interrupted erasure is finished at the next start.
 import asyncio
 import json
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,7 @@ import structlog
 from counterpoint.client import retry_on_conflict
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
+from counterpoint.memory.audit.leaf_body import expanded
 from counterpoint.memory.audit.standing import placed
 from counterpoint.memory.commit.committer import Committer
 from counterpoint.memory.commit.planner import plan_commit
@@ -101,10 +103,10 @@ class Erasures:
                 request = Erase(scope="project", what=store, reason=f"older than its retention of {days} days")
                 erasure_id = derived_id(project, store, before.isoformat())
                 origin = Origin(message_id=erasure_id, project=project)
-                keys = {(row["store"], row["id"]) for row in rows}
+                found = {(row["store"], row["id"]): row["version"] for row in rows}
                 async with self._locks[project]:
                     try:
-                        await self._erase(origin, erasure_id, request, keys, 0)
+                        await self._erase(origin, erasure_id, request, found.keys(), 0, found)
                     except Conflict as changed:
                         # Records that are still too old are erased by the next run.
                         log.info("erasure.deferred", project=project, store=store, reason=str(changed))
@@ -176,12 +178,20 @@ class Erasures:
             }
 
     async def _erase(
-        self, origin: Origin, erasure_id: str, request: Erase, keys: set[Key], shown_to: int
+        self,
+        origin: Origin,
+        erasure_id: str,
+        request: Erase,
+        keys: Set[Key],
+        shown_to: int,
+        found: Mapping[Key, int] = MappingProxyType({}),
     ) -> CommitReply:
-        """Delete the records, then erase their content."""
+        """Delete the records, then erase their content. Raises `Conflict` if one has another version than was found."""
         await self._sequenced()
         ordered = sorted(keys)
         present, forgets = await self._forgets(origin.project, ordered)
+        if any(present[key] != version for key, version in found.items()):
+            raise Conflict(STORE, "a record that was changed")
         now = datetime.now(UTC)
         erased = Erased(
             **request.model_dump(),
@@ -213,7 +223,7 @@ class Erasures:
             if "erased" in leaf_body:
                 continue
             positions.append(leaf["position"])
-            kept_writes += [write for write in placed(leaf_body) if (write[0], write[1]) not in erased_keys]
+            kept_writes += [write for write in placed(expanded(leaf_body)) if (write[0], write[1]) not in erased_keys]
         if None in positions:
             raise Conflict(STORE, "a leaf without a place")
         present = {(row["store"], row["id"]): row["version"] for row in rows if row["now"]}

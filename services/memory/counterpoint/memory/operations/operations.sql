@@ -93,7 +93,7 @@ SELECT id FROM records WHERE project = $1 AND store = 'documents' AND body ->> '
 UNION SELECT id FROM history WHERE project = $1 AND store = 'documents' AND body ->> 'source' = $2
 
 -- name: records_older_than
-SELECT store, id FROM records WHERE project = $1 AND store = $2 AND at < $3 AND body IS NOT NULL ORDER BY seq LIMIT $4
+SELECT store, id, version FROM records WHERE project = $1 AND store = $2 AND at < $3 AND body IS NOT NULL ORDER BY seq LIMIT $4
 
 -- name: commits_of_records
 SELECT given.store, given.id, found.version, found.commit_id, found.now

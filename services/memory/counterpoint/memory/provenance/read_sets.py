@@ -88,11 +88,6 @@ class ReadSet:
     earlier: frozenset[Ref] = frozenset()
     answers: tuple[tuple[ReadAnswer, ...], ...] = ()
 
-    @property
-    def own(self) -> frozenset[Ref]:
-        """Items read for this message, in any of its runs and deliveries."""
-        return self.earlier.union(self.scores)
-
 
 def cites(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     """Return the names in a record or message: its `sources` and the citations of its findings, candidates too."""

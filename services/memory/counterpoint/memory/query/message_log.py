@@ -3,6 +3,7 @@
 from typing import Any
 
 from counterpoint.guard.capabilities import Grant
+from counterpoint.memory.record.message_bodies import whole_body
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.memory import Item, LogAfter, QueryPlan, QueryResult
@@ -28,7 +29,7 @@ async def log_page(connection: Any, grant: Grant, query: LogAfter) -> QueryResul
                 "type": row["type"],
                 "subject": row["subject"],
                 "task_id": row["task_id"],
-                "data": row["body"],
+                "data": whole_body(row),
                 "time": row["at"].isoformat(),
             },
             author=row["sender"],

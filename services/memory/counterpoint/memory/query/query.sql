@@ -25,9 +25,11 @@ FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS place (project, store, n)
 SELECT concat_ws(' ', pg_postmaster_start_time(), 'records'::regclass::oid, pg_relation_filenode('records'))
 
 -- name: log_after
-SELECT seq, id, type, subject, task_id, body, sender, at FROM messages
+SELECT seq, id, type, subject, task_id, body, sender, at, records, parts,
+       repeated_bodies(project, commit_id, records) AS repeated
+FROM messages
 WHERE project = $1 AND seq > $2 AND split_part(subject, '.', 1) = ANY ($3) AND ($4::text IS NULL OR task_id = $4)
-    AND body <> '{}'
+    AND (body <> '{}' OR records IS NOT NULL)
 ORDER BY seq LIMIT $5
 
 -- name: log_bounds
@@ -40,9 +42,7 @@ SELECT max(seq) AS seq, max(at) AS at FROM (
     UNION ALL SELECT seq, at FROM audit WHERE project = $1 AND id = $2) AS written
 
 -- name: position_at_time
-SELECT max(seq) FROM (
-    (SELECT seq FROM records WHERE project = $1 AND at <= $2 ORDER BY at DESC, seq DESC LIMIT 1)
-    UNION ALL (SELECT seq FROM history WHERE project = $1 AND at <= $2 ORDER BY at DESC, seq DESC LIMIT 1)) AS written
+SELECT position_at_time($1, $2)
 
 -- name: current_versions_then
 -- Part of a list as of a position: versions that are still current, if they were there by then.
@@ -95,7 +95,7 @@ LIMIT 1 + $6
 
 -- name: recorded_commit
 -- A commit with its leaf and its read set.
-SELECT a.body, a.salt, a.previous, a.leaf, r.cause::text AS cause, r.reads::text AS reads, r.answers,
+SELECT a.body, a.salt, a.previous, a.leaf, r.cause::text AS cause, r.reads::text AS reads, r.answers, r.packed,
        EXISTS (SELECT FROM sources s WHERE s.project = a.project AND s.commit_id = a.id) AS has_sources
 FROM audit a LEFT JOIN read_sets r ON r.project = a.project AND r.commit_id = a.id
 WHERE a.project = $1 AND a.id = $2 AND a.kind = 'commit'
@@ -119,7 +119,9 @@ CROSS JOIN LATERAL (
     LIMIT 1) AS found
 
 -- name: recorded_messages
-SELECT id, type, body, task_id, due_at, timer FROM messages WHERE project = $1 AND id = ANY ($2::uuid[])
+SELECT id, type, body, task_id, due_at, timer, records, parts,
+       repeated_bodies(project, commit_id, records) AS repeated
+FROM messages WHERE project = $1 AND id = ANY ($2::uuid[])
 
 -- name: leaves_of_commits
 SELECT body FROM audit WHERE project = $1 AND id = ANY ($2::uuid[])

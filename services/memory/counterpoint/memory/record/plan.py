@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from counterpoint.memory.record.canonical import NUL, canonical
+from counterpoint.memory.record.message_bodies import StoredBody
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import CommitReply
@@ -17,7 +18,6 @@ __all__ = [
     "PlannedMessage",
     "PlannedWrite",
     "canonical",
-    "inbox_reply",
     "microseconds",
     "storable",
 ]
@@ -73,6 +73,8 @@ class PlannedMessage:
     live: bool = False
     structured: bool = False
     result: bool = False
+    stored: StoredBody | None = None
+    """Its body as it is stored, if that is not the whole."""
 
     @property
     def stamps(self) -> list[Any]:
@@ -131,11 +133,6 @@ class CommitPlan:
     cause: str | None = None
     answers: str | None = None
     kind: str = "commit"
-
-
-def inbox_reply(reply: CommitReply) -> str:
-    """Return the part of a reply that the inbox stores. The rest is in the leaf of the commit."""
-    return canonical({"status": reply.status})
 
 
 def microseconds(moment: datetime) -> int:

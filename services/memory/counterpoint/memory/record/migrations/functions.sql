@@ -18,16 +18,18 @@
 -- Parameters of commit_steps, one composite each, in the order of the steps. `step` is the 1-based index of a row's step.
 CREATE TYPE step_row AS (
     id uuid, consumer text, message text, step text, last boolean, fence bigint, task text, version int, ended_ok boolean,
-    reads text, cause uuid, answers text, audit text, kind text, salt bytea, outcome text, reply text, trace text
+    reads text, cause uuid, packed bytea, audit text, kind text, salt bytea, outcome text, reply text, trace text
 );
 CREATE TYPE cancelled_timer_row AS (timer text, sender text, task text);
 CREATE TYPE write_row AS (
     step int, store text, id text, expect int, body text, task text, author text, label smallint, integrity smallint,
     sha bytea, schema int, place bigint, at timestamptz
 );
+-- `records` are 1-based indexes of write rows, ascending.
 CREATE TYPE message_row AS (
     step int, id uuid, type text, subject text, task text, versioned boolean, audience text[], body text, label smallint,
-    integrity smallint, due timestamptz, timer text, live boolean, structured boolean
+    integrity smallint, due timestamptz, timer text, live boolean, structured boolean,
+    records int[], parts text
 );
 CREATE TYPE vector_row AS (
     store text, id text, version int, source text, label smallint, words text, exact text[], type text, names text[],
@@ -47,6 +49,7 @@ DECLARE
     sent int := cardinality(p_messages);
     commits uuid[] := ARRAY(SELECT s.id FROM unnest(p_steps) WITH ORDINALITY AS s ORDER BY ordinality);
     base bigint;
+    head bigint;
     done int;
     fault record;
     models_now record;
@@ -214,10 +217,12 @@ BEGIN
         RETURN QUERY
         WITH log AS (
             INSERT INTO messages (project, seq, id, type, subject, task_id, task_version, audience, body, sender,
-                                  label, integrity, inbound_id, commit_id, due_at, timer, traceparent, structured)
+                                  label, integrity, inbound_id, commit_id, due_at, timer, traceparent, structured,
+                                  records, parts)
             SELECT p_project, base + wrote + m.ordinality, m.id, m.type, m.subject, m.task,
                    CASE WHEN m.versioned THEN coalesce(r.version, 0) END, m.audience, m.body, s.consumer, m.label,
-                   m.integrity, s.message, s.id, m.due, m.timer, s.trace, m.structured
+                   m.integrity, s.message, s.id, m.due, m.timer, s.trace, m.structured,
+                   (SELECT array_agg(base + w ORDER BY w) FROM unnest(m.records) AS w), m.parts
             FROM unnest(p_messages) WITH ORDINALITY AS m
             JOIN unnest(p_steps) WITH ORDINALITY AS s ON s.ordinality = m.step
             LEFT JOIN LATERAL (
@@ -235,19 +240,30 @@ BEGIN
     FROM unnest(p_steps) AS t
     WHERE t.step <> '';
 
-    INSERT INTO read_sets (project, commit_id, cause, reads, answers)
-    SELECT p_project, t.id, t.cause, coalesce(t.reads, '[]')::jsonb, t.answers FROM unnest(p_steps) AS t
+    INSERT INTO read_sets (project, commit_id, cause, reads, packed)
+    SELECT p_project, t.id, t.cause, coalesce(t.reads, '[]')::jsonb, t.packed FROM unnest(p_steps) AS t
     WHERE t.reads IS NOT NULL OR t.cause IS NOT NULL;
 
-    -- `sequence_leaves` assigns the positions later, so that commits do not wait for each other's leaves.
     -- A leaf begins with `placed`: the sequence numbers before its first record and before its first message, and the time.
-    INSERT INTO audit (project, id, kind, task_id, body, salt, seq)
-    SELECT p_project, t.id, t.kind, t.task,
-           format('{"placed":[%s,%s,%s],', base + (SELECT count(*) FROM unnest(p_writes) AS w WHERE w.step < t.ordinality),
-                  base + wrote + (SELECT count(*) FROM unnest(p_messages) AS m WHERE m.step < t.ordinality),
-                  (extract(epoch FROM now()) * 1000000)::bigint) || substr(t.audit, 2),
-           t.salt, base + (SELECT count(*) FROM unnest(p_writes) AS w WHERE w.step <= t.ordinality)
-    FROM unnest(p_steps) WITH ORDINALITY AS t ORDER BY t.ordinality;
+    -- It has the next position of the log, and the hash of the previous leaf of its task; the steps of a call are about
+    -- different tasks.
+    UPDATE audit_head SET position = position + cardinality(p_steps) WHERE shard = '0'
+    RETURNING position - cardinality(p_steps) INTO head;
+    INSERT INTO audit (project, id, kind, task_id, body, salt, seq, position, previous, leaf)
+    SELECT p_project, l.id, l.kind, l.task, l.body, l.salt, l.seq, head + l.n, before.leaf,
+           sha256(l.salt || coalesce(before.leaf, '') || convert_to(l.body, 'UTF8'))
+    FROM (
+        SELECT t.ordinality AS n, t.id, t.kind, t.task, t.salt,
+               format('{"placed":[%s,%s,%s],', base + (SELECT count(*) FROM unnest(p_writes) AS w WHERE w.step < t.ordinality),
+                      base + wrote + (SELECT count(*) FROM unnest(p_messages) AS m WHERE m.step < t.ordinality),
+                      (extract(epoch FROM now()) * 1000000)::bigint) || substr(t.audit, 2) AS body,
+               base + (SELECT count(*) FROM unnest(p_writes) AS w WHERE w.step <= t.ordinality) AS seq
+        FROM unnest(p_steps) WITH ORDINALITY AS t OFFSET 0) AS l
+    LEFT JOIN LATERAL (
+        SELECT a.leaf FROM audit a
+        WHERE l.task IS NOT NULL AND a.project = p_project AND a.task_id = l.task AND a.position IS NOT NULL
+        ORDER BY a.position DESC LIMIT 1) AS before ON true
+    ORDER BY l.n;
 EXCEPTION
     WHEN SQLSTATE 'CP002' OR SQLSTATE 'CP003' OR SQLSTATE 'CP004' OR SQLSTATE 'CP005' OR SQLSTATE 'CP006'
         OR SQLSTATE 'CP007' OR SQLSTATE 'CP011' OR SQLSTATE 'CP012' OR SQLSTATE 'CP013' THEN
@@ -256,10 +272,11 @@ EXCEPTION
         RETURN NEXT;
 END $$;
 
--- Assigns positions to leaves that have none, in the order of their arrival, and links each to the previous leaf of its
--- task. Returns the head. A leaf with a position is never changed; the login of memory has no UPDATE right on `audit`.
--- The lock on the head excludes a second sequencer, and commits of the previous release. With asynchronous commit, a
--- crash may lose positions, which are then assigned again; the sequencer flushes them to disk before it signs them.
+-- Assigns positions to leaves that have none, which only earlier releases write, in the order of their arrival, and links
+-- each to the previous leaf of its task. Returns the head. A leaf with a position is never changed; the login of memory
+-- has no UPDATE right on `audit`. The lock on the head excludes a second sequencer, and commits. With asynchronous
+-- commit, a crash may lose these positions, which are then assigned again; the sequencer flushes them to disk before it
+-- signs them.
 CREATE FUNCTION sequence_leaves(p_limit int) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
@@ -295,6 +312,15 @@ END $$;
 CREATE FUNCTION leaf_hashes(p_after bigint, p_limit int) RETURNS TABLE (leaf_position bigint, leaf_hash bytea)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
     SELECT position, leaf FROM audit WHERE position > p_after ORDER BY position LIMIT p_limit
+$$;
+
+-- Returns the last position in a project's order at a time; of the session's project and the shared one.
+CREATE FUNCTION position_at_time(p_project text, p_at timestamptz) RETURNS bigint
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+    SELECT seq FROM audit
+    WHERE project = p_project AND p_project IN (current_setting('counterpoint.project'), 'shared')
+        AND at <= p_at AND seq IS NOT NULL
+    ORDER BY at DESC, seq DESC LIMIT 1
 $$;
 
 -- Returns due messages that are not known to be on the bus, oldest first. Other messages than timers must be older than
@@ -415,7 +441,8 @@ BEGIN
     DELETE FROM pending USING messages m
     WHERE pending.message_id = m.id AND m.project = p_project AND m.commit_id = ANY (commits);
     -- A message without an audience is never sent again.
-    UPDATE messages SET body = '{}', audience = '{}' WHERE project = p_project AND commit_id = ANY (commits);
+    UPDATE messages SET body = '{}', audience = '{}', records = NULL, parts = NULL
+    WHERE project = p_project AND commit_id = ANY (commits);
     UPDATE audit SET body = NULL, salt = NULL
     WHERE project = p_project AND position = ANY (named) AND body IS NOT NULL;
     DELETE FROM lexicon WHERE project = p_project AND rows <= 0;
