@@ -10,10 +10,12 @@ wants a log whose leaves all say where their rows stand (`placed`); rows of comm
 The commits that `sources` names are those whose read sets an earlier release may have deleted.
 """
 
+import base64
 import datetime
 import hashlib
 import json
 import sys
+import zlib
 
 START = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -32,6 +34,26 @@ def digest(value):
     ).hexdigest()
 
 
+def expanded(said):
+    """A leaf with what it lists once, `tasks` and `stamps`, in each row, and with its hashes in hex."""
+    if "stamps" not in said:
+        return said
+    stamps = [[None if task is None else said["tasks"][task], *others] for task, *others in said["stamps"]]
+    writes = [[*key, in_hex(sha256), stamps[index]] for *key, sha256, index in said["writes"]]
+    sent = []
+    for message, kind, sha256, index in said["messages"]:
+        sha256 = writes[sha256][3] if isinstance(sha256, int) else in_hex(sha256)
+        sent.append([message, kind, sha256, stamps[index]])
+    read_set = said["read_set"] and [said["read_set"][0], *map(in_hex, said["read_set"][1:])]
+    inbox = [*said["inbox"], digest({"status": said["inbox"][2]})]
+    return {**said, "writes": writes, "messages": sent, "read_set": read_set, "inbox": inbox}
+
+
+def in_hex(sha256):
+    """A hash in hex."""
+    return base64.urlsafe_b64decode(sha256 + "=").hex()
+
+
 def body_of(message, written):
     """The body of a message. What it repeats of `written` records, by commit and position, is stored in these alone."""
     if message["records"] is None and message["parts"] is None:
@@ -45,18 +67,25 @@ def body_of(message, written):
     return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
+def answers_of(row):
+    """The answers of a read set, in a list, empty without any; earlier releases did not deflate them."""
+    if row["packed"] is None:
+        return [] if row["answers"] is None else [row["answers"].encode()]
+    stream = zlib.decompressobj()
+    text = stream.decompress(bytes.fromhex(row["packed"][2:]))
+    return [text if stream.eof and not stream.unused_data and row["answers"] is None else b""]
+
+
 def said_by(leaves, project):
     """What the leaves of a project say: its rows by table and key, what was erased, and which timers were cancelled."""
     rows = {table: {} for table in ("versions", "messages", "inbox", "read_sets", "audit")}
     erased, cancelled, gone, tasks = set(), set(), {}, {}
     for leaf in leaves:
-        said = json.loads(leaf.get("body") or "{}")
+        said = expanded(json.loads(leaf.get("body") or "{}"))
         if said.get("project") != project:
             continue
         (records, messages, at), commit = said["placed"], said.get("commit") or said["refusal"]
         writes, sent = said.get("writes", []), said.get("messages", [])
-        if "stamps" in said:
-            writes, sent = ([[*row, said["stamps"][index]] for *row, index in each] for each in (writes, sent))
         rows["audit"][leaf["index"] + 1] = [commit, at, records + len(writes), "commit" in said, said["task"], leaf]
         forgets = said.get("erased") or {}
         erased.update(forgets.get("leaves", []))
@@ -122,7 +151,7 @@ def compare(leaves, project, tables):
         if known != [*now, digest(row["reply"]), time(row["at"])] and not (known is None and erased):
             yield f"inbox {key} is not as it was applied"
     for row in tables["read_sets"]:
-        answers = [] if row["answers"] is None else [hashlib.sha256(row["answers"].encode()).hexdigest()]
+        answers = [hashlib.sha256(text).hexdigest() for text in answers_of(row)]
         now = [row["cause"], digest(row["reads"]), *answers, time(row["at"])]
         if rows["read_sets"].get(row["commit_id"]) != now and row["commit_id"] not in forgotten:
             yield f"the read set of {row['commit_id']} is not as it was kept"
@@ -156,7 +185,7 @@ def main():
             with open(name, encoding="utf-8") as file:
                 tables[table] = [json.loads(line) for line in file]
         broken = list(compare(leaves, project, tables))
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, zlib.error) as error:
         broken = [f"cannot be read: {error!r}"]
     print(
         f"no: {broken[0]}, and {len(broken) - 1} more" if broken else f"yes: all rows of {project} stand as committed"

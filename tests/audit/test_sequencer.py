@@ -14,7 +14,6 @@ from memory_service.house import AUDIT_KEY, House
 
 from counterpoint.local.postgres import PostgresUrls
 from counterpoint.memory.audit.sequencer import Sequencer
-from counterpoint.memory.audit.standing import expanded
 from counterpoint.memory.record.functions import SEARCH_PATH
 from counterpoint.proto.memory import Write
 
@@ -88,18 +87,6 @@ async def test_a_commit_gives_its_leaf_the_next_position(log: Log) -> None:
     rows = await log.rows("SELECT * FROM audit ORDER BY arrival")
     assert [row["position"] for row in rows] == list(range(1, len(rows) + 1))
     assert all(row["leaf"] for row in rows)
-
-
-def test_stamps_are_read_whether_a_leaf_lists_them_or_has_them_in_each_row() -> None:
-    of_write, of_message = ["t-1", "router", 1, 2, 1], ["t-1", "tasks.orders.routed", [], 1, 2, None, None, False, True]
-    older = {"writes": [["tasks", "t-1", 1, "aa", of_write]], "messages": [["m-1", "routed", "bb", of_message]]}
-    listed = {
-        "writes": [["tasks", "t-1", 1, "aa", 0]],
-        "messages": [["m-1", "routed", "bb", 1]],
-        "stamps": [of_write, of_message],
-    }
-    assert expanded(older) == older
-    assert expanded(listed) == {**older, "stamps": listed["stamps"]}
 
 
 async def test_a_sequencer_killed_anywhere_is_taken_over_from(log: Log) -> None:

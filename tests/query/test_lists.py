@@ -10,7 +10,7 @@ from memory_service.house import House
 
 from counterpoint.local.postgres import run_postgres
 from counterpoint.memory.record.migrate import migrate
-from counterpoint.memory.record.statements import KEYS, RECORDS_BY_KEY, edge_walk, listing
+from counterpoint.memory.record.statements import KEYS, RECORD_BY_KEY, RECORDS_BY_KEY, edge_walk, listing
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import EdgeWalk, Get, List
 
@@ -109,6 +109,9 @@ async def test_lists_gets_and_walks_use_an_index_that_fits(
     used, read = await plan(memory, RECORDS_BY_KEY, [big, ["edges", "jobs"], ["edges7", "jobs8"], [False, True]])
     assert "records_pkey" in used
     assert read <= 2
+    used, read = await plan(memory, RECORD_BY_KEY, [big, "jobs", "jobs8", True])
+    assert "records_pkey" in used
+    assert read <= 1
     _, read = await plan(memory, *edge_walk(EdgeWalk(store="edges", start=("node-1",), depth=5), big))
     assert read <= 20
 

@@ -1,5 +1,6 @@
 """A recorded step: what a delivery was given is rebuilt byte for byte, and what differs from the leaves is named."""
 
+import zlib
 from typing import Any
 
 import pytest
@@ -140,7 +141,9 @@ async def test_an_answer_from_the_cache_is_recorded_as_a_fresh_one(house: House,
     [
         ("UPDATE records SET body = body || '{{\"tried\": \"nothing\"}}' WHERE {here} AND id = 'a0'", "attempts/a0 at"),
         ("DELETE FROM records WHERE {here} AND id = 'a2'", "attempts/a2 at version 1 is no longer"),
-        ("UPDATE read_sets SET answers = replace(answers, 'lexical', 'cosmical') WHERE {here}", "the read set differs"),
+        ("UPDATE read_sets SET packed = packed || '\\x00' WHERE {here}", "the read set differs"),
+        ("UPDATE read_sets SET packed = substr(packed, 2) WHERE {here}", "the read set differs"),
+        ("UPDATE read_sets SET packed = NULL, answers = '[]' WHERE {here}", "the read set differs"),
         ("UPDATE read_sets SET reads = reads - 0 WHERE {here} AND jsonb_array_length(reads) > 2", "the read set"),
         ("UPDATE messages SET body = '{{\"x\": 1}}' WHERE {here} AND type = '{worked}'", "differs from what was sent"),
     ],
@@ -153,6 +156,17 @@ async def test_what_differs_from_the_leaves_is_named(house: House, project: str,
     step, answers = await rebuilt(house, project, commit)
     found = problems(step, answers)
     assert any(each.kind == "differs" and wanted in each.problem for each in found), found
+
+
+async def test_answers_of_the_release_before_are_read(house: House, project: str) -> None:
+    given, commit, _ = await worked(house, project)
+    async with house.superuser() as connection:
+        row = await connection.fetchrow("SELECT packed FROM read_sets WHERE commit_id = $1::uuid", commit)
+        older = "UPDATE read_sets SET packed = NULL, answers = $2 WHERE commit_id = $1::uuid"
+        await connection.execute(older, commit, zlib.decompress(row["packed"]).decode())
+    step, answers = await rebuilt(house, project, commit)
+    assert problems(step, answers) == []
+    assert list(map(context, answers)) == list(map(context, given))
 
 
 async def test_a_report_is_no_difference_but_cannot_be_rebuilt(house: House, project: str) -> None:

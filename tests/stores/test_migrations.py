@@ -61,3 +61,39 @@ async def test_the_functions_of_the_release_before_stay_for_its_services(
         await memory.execute(f"SET search_path = {first}")
         with pytest.raises(asyncpg.UndefinedFunctionError):
             await memory.fetchval("SELECT due(1)")
+
+
+AT_TIMES = """
+INSERT INTO records (project, store, id, version, seq, author, label, integrity, body, commit_id, at)
+VALUES ('orders', 'plans', 'p-1', 2, 7, 'manager', 1, 2, '{}', '00000000-0000-0000-0000-000000000002', '2026-01-02Z');
+INSERT INTO history (project, store, id, version, seq, author, label, integrity, body, commit_id, at)
+VALUES ('orders', 'plans', 'p-1', 1, 4, 'manager', 1, 2, '{}', '00000000-0000-0000-0000-000000000001', '2026-01-01Z');
+INSERT INTO audit (project, id, kind, body, salt, at) VALUES
+    ('orders', '00000000-0000-0000-0000-000000000001', 'commit', '{}', '', '2026-01-01Z'),
+    ('orders', '00000000-0000-0000-0000-000000000003', 'refusal', '{}', '', '2026-01-01T12:00Z'),
+    ('orders', '00000000-0000-0000-0000-000000000002', 'commit', '{}', '', '2026-01-02Z');
+"""
+"""Two versions of a record, and the leaves of an early release, without positions of the project."""
+
+
+async def test_positions_at_times_are_those_of_leaves_of_early_releases_too(postgres: PostgresServer) -> None:
+    folder = Path(functions.__file__).with_name("migrations")
+    older = sorted(path for path in folder.iterdir() if path.name[0].isdigit() and path.name < "0024")
+    async with _connected(postgres.urls.owner) as owner:
+        await owner.execute("CREATE TABLE migrations (name text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())")
+        for path in older:
+            await owner.execute(path.read_text())
+            await owner.execute("INSERT INTO migrations (name) VALUES ($1)", path.name)
+        await owner.execute("INSERT INTO projects (project) VALUES ('orders')")
+        await owner.execute("SELECT set_config('counterpoint.project', 'orders', false)")
+        await owner.execute(AT_TIMES)
+    assert "0024_stored_once.sql" in await migrate(postgres.urls.owner)
+    async with _connected(postgres.urls.memory) as memory:
+        await memory.execute(f"SET search_path = {functions.SEARCH_PATH}")
+        await memory.execute("SELECT set_config('counterpoint.project', 'orders', false)")
+        wanted = {"2025-12-31Z": None, "2026-01-01Z": 4, "2026-01-01T18:00Z": 4, "2026-01-03Z": 7}
+        for at, seq in wanted.items():
+            found = await memory.fetchval("SELECT position_at_time('orders', $1::text::timestamptz)", at)
+            assert found == seq, at
+        await memory.execute("SELECT set_config('counterpoint.project', 'billing', false)")
+        assert await memory.fetchval("SELECT position_at_time('orders', now())") is None

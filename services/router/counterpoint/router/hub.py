@@ -6,14 +6,14 @@ A wake-up is a hint and may be lost, so waiting requests also poll.
 import asyncio
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from counterpoint.proto import subjects
 from counterpoint.proto.errors import Transient
 
 Result = TypeVar("Result")
 
-_STREAMS = (subjects.TASKS.lower(), subjects.DECISIONS.lower())
+WOKEN_BY: tuple[Literal["tasks", "decisions"], ...] = ("tasks", "decisions")
+"""The kinds of live messages that concern a request."""
 
 
 class Listener:
@@ -86,9 +86,7 @@ class Hub:
 
     def on_message(self, subject: str, headers: Mapping[str, str]) -> None:
         """Wake the listeners that a live message concerns."""
-        _, stream, project, *_ = (*subject.split("."), "", "", "")
-        if stream not in _STREAMS:
-            return
+        project = subject.split(".")[2]
         for key in ((project, None), (project, headers.get("ce-correlationid"))):
             for listener in self._listeners.get(key, ()):
                 listener.wake()

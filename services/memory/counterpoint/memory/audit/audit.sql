@@ -100,7 +100,8 @@ SELECT consumer, message_id, step, last, fence, outcome, reply::text, (extract(e
 FROM inbox WHERE project = $1
 
 -- name: written_read_sets
-SELECT commit_id::text, cause::text, reads::text, answers, (extract(epoch FROM at) * 1000000)::bigint
+SELECT commit_id::text AS commit, cause::text, reads::text, (extract(epoch FROM at) * 1000000)::bigint AS at,
+       answers, packed
 FROM read_sets WHERE project = $1
 
 -- name: commits_with_sources

@@ -14,8 +14,9 @@ import asyncpg
 from pydantic import BaseModel
 from pydantic_core import from_json
 
+from counterpoint.memory.audit.leaf_body import expanded
 from counterpoint.memory.audit.rows import RowVerifier
-from counterpoint.memory.audit.standing import ExpectedRows, LeafWrite, expanded, placed
+from counterpoint.memory.audit.standing import ExpectedRows, LeafWrite, placed
 from counterpoint.memory.audit.tiles import HASH_BYTES, HEIGHT, WIDTH, TileId, hashes
 from counterpoint.memory.audit.tree import Range, Subtree, complete_root, covering, folded, node_hash
 from counterpoint.memory.record.projects import all_projects, set_project

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from counterpoint.memory.audit.standing import ExpectedRows, LeafWrite
+from counterpoint.memory.record.answers import answers_text
 from counterpoint.memory.record.canonical import canonical
 from counterpoint.memory.record.message_bodies import whole_body
 
@@ -98,7 +99,9 @@ class RowVerifier:
     def read(self, rows: Iterable[Any]) -> None:
         """Verify some read sets."""
         standing, erased = self._leaves.standing, set(self._leaves.unknown.values())
-        for commit, cause, reads, answers, at in rows:
+        for row in rows:
+            commit, cause, reads, at, *_ = row
+            answers = answers_text(row)
             texts = [canonical(json.loads(reads)), *([] if answers is None else [answers])]
             now = [cause, *(hashlib.sha256(text.encode()).hexdigest() for text in texts), at]
             if standing.unknown(commit, erased) or not standing.read(commit, now):

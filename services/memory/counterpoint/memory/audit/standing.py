@@ -12,15 +12,6 @@ from typing import Any, NamedTuple
 _STAMPS = 5
 
 
-def expanded(leaf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a leaf with the stamps in its writes and messages, where it has their indexes in its list of `stamps`."""
-    if "stamps" not in leaf:
-        return dict(leaf)
-    listed = leaf["stamps"]
-    rows = {name: [[*row, listed[index]] for *row, index in leaf[name]] for name in ("writes", "messages")}
-    return {**leaf, **rows}
-
-
 def placed(leaf: Mapping[str, Any]) -> Iterator[list[Any]]:
     """A write of an expanded leaf: store, id, version, hash, stamps, and where present [place, changed, time]."""
     place = leaf.get("placed")

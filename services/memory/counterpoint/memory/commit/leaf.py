@@ -1,6 +1,5 @@
 """Leaves of the audit log, one for each commit and each refusal; and read sets in their stored form."""
 
-import hashlib
 import json
 import re
 import secrets
@@ -11,8 +10,9 @@ from typing import Any
 
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.names import empty_fingerprint, has_secret, is_project, redact_name
+from counterpoint.memory.audit.leaf_body import CompactRows, text_hash
 from counterpoint.memory.provenance.read_sets import COMMITS_USED, ReadAnswer, ReadSet
-from counterpoint.memory.record.plan import CommitPlan, PlannedMessage, PlannedWrite, canonical, inbox_reply
+from counterpoint.memory.record.plan import CommitPlan, PlannedMessage, PlannedWrite, canonical
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto import subjects
 from counterpoint.proto.ids import new_id
@@ -40,22 +40,21 @@ def leaf(
 ) -> str:
     """Return the body of a commit's leaf: hashes and stamps of its rows and messages, and the hash of its read set.
 
-    Equal stamps are listed once; each row and message has their index. The database prepends `placed`: positions and
-    time.
+    It is compact: see `leaf_body`. The database prepends `placed`: positions and time.
     """
-    stamps: dict[tuple[Any, ...], int] = {}
-    writes = [[row.store, row.id, row.expect + 1, row.sha256.hex(), _index(stamps, row.stamps)] for row in rows]
-    sent = [_leaf_message(message, stamps) for message in messages]
+    compact = CompactRows()
+    writes = [compact.write(row.store, row.id, row.expect + 1, row.sha256, row.stamps) for row in rows]
+    sent = [_leaf_message(message, compact) for message in messages]
     return canonical(
         {
             **({"erased": forgets} if forgets is not None else {}),
             **({"redacted": redacted} if redacted else {}),
             "commit": commit_id,
             "project": project,
-            "inbox": [commit.last, origin.fence, reply.status, _sha256(inbox_reply(reply))],
+            "inbox": [commit.last, origin.fence, reply.status],
             "read_set": None
             if reads is None and cause is None
-            else [cause, *map(_sha256, _of_read_set(reads, answers))],
+            else [cause, *map(text_hash, _of_read_set(reads, answers))],
             **({"cancels": list(commit.cancel_timers)} if commit.cancel_timers else {}),
             "service": grant.audience,
             "message": origin.message_id,
@@ -64,7 +63,7 @@ def leaf(
             "task": origin.task_id,
             "writes": writes,
             "messages": sent,
-            "stamps": list(stamps),
+            **compact.lists,
             "at": now.isoformat(),
         }
     )
@@ -73,9 +72,9 @@ def leaf(
 def with_messages(plan: CommitPlan, messages: Sequence[PlannedMessage]) -> CommitPlan:
     """Return the plan with more messages, added to its leaf and its reply too."""
     body = json.loads(plan.audit)
-    stamps = {_hashable(each): n for n, each in enumerate(body["stamps"])}
-    body["messages"] += [_leaf_message(message, stamps) for message in messages]
-    body["stamps"] = list(stamps)
+    compact = CompactRows(body)
+    body["messages"] += [_leaf_message(message, compact) for message in messages]
+    body |= compact.lists
     sent = (*plan.messages, *messages)
     reply = plan.reply.model_copy(update={"message_ids": tuple(message.id for message in sent)})
     return replace(plan, messages=sent, reply=reply, audit=canonical(body))
@@ -94,21 +93,11 @@ def stored_reply(inbox: Any, leaf_body: str | None) -> CommitReply:
     return reply.model_copy(update={"versions": versions, "message_ids": tuple(sent[0] for sent in body["messages"])})
 
 
-def _leaf_message(message: PlannedMessage, stamps: dict[tuple[Any, ...], int]) -> list[Any]:
-    return [message.id, message.type, _sha256(message.body), _index(stamps, message.stamps)]
-
-
-def _index(stamps: dict[tuple[Any, ...], int], of_row: Sequence[Any]) -> int:
-    """Return the index of the stamps of a row, which are added if they are new."""
-    return stamps.setdefault(_hashable(of_row), len(stamps))
-
-
-def _hashable(stamps: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(tuple(each) if isinstance(each, list) else each for each in stamps)
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _leaf_message(message: PlannedMessage, compact: CompactRows) -> list[Any]:
+    repeated = None
+    if message.stored is not None and message.stored.records is not None and message.stored.parts is None:
+        (repeated,) = message.stored.records
+    return compact.message(message.id, message.type, message.body, repeated, message.stamps)
 
 
 def _of_read_set(reads: str | None, answers: str | None) -> list[str]:

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import asyncpg
 
+from counterpoint.memory.audit.leaf_body import inbox_reply
+from counterpoint.memory.record.answers import packed
 from counterpoint.memory.record.database import AWAY
 from counterpoint.memory.record.message_bodies import StoredBody
-from counterpoint.memory.record.plan import CommitPlan, inbox_reply
+from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.proto.errors import Away, CounterpointError
 
 _COMMIT = "SELECT * FROM commit_steps($1, $2, $3, $4, $5, $6, $7, $8)"
@@ -69,7 +71,7 @@ class StepRow(NamedTuple):
     ended_ok: bool
     reads: str | None
     cause: str | None
-    answers: str | None
+    packed: bytes | None
     audit: str
     kind: str
     salt: bytes
@@ -235,12 +237,12 @@ def _parameters(steps: Sequence[CommitPlan]) -> tuple[list[Any], ...]:
                 ended_ok=s.ended_ok,
                 reads=s.reads,
                 cause=s.cause,
-                answers=s.answers,
+                packed=packed(s.answers),
                 audit=s.audit,
                 kind=s.kind,
                 salt=s.salt,
                 outcome=s.reply.status,
-                reply=inbox_reply(s.reply),
+                reply=inbox_reply(s.reply.status),
                 trace=s.traceparent,
             )
             for s in steps

@@ -21,7 +21,8 @@ import structlog
 from counterpoint.client import retry_on_conflict
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
-from counterpoint.memory.audit.standing import expanded, placed
+from counterpoint.memory.audit.leaf_body import expanded
+from counterpoint.memory.audit.standing import placed
 from counterpoint.memory.commit.committer import Committer
 from counterpoint.memory.commit.planner import plan_commit
 from counterpoint.memory.provenance.influence import Influence, Version

@@ -27,7 +27,7 @@ from counterpoint.memory.query.recorded_steps import recorded
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import SYSTEM
 from counterpoint.memory.record.sql_files import load_statements
-from counterpoint.memory.record.statements import RECORDS_BY_KEY, edge_walk, listing
+from counterpoint.memory.record.statements import RECORD_BY_KEY, RECORDS_BY_KEY, edge_walk, listing
 from counterpoint.memory.search.rerank import reranked, widened
 from counterpoint.memory.search.vectors import EmbeddedTexts, ModelGone, SearchEngine
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
@@ -187,13 +187,12 @@ class QueryExecutor:
         """Return all records of the `Get` queries, by store and id, in one statement."""
         wanted = list(dict.fromkeys((query.store, query.id) for query in queries if isinstance(query, Get)))
         places = [projects(self._policy, grant, store) for store, _ in wanted]
-        rows = await connection.fetch(
-            RECORDS_BY_KEY,
-            places[0][0],
-            [store for store, _ in wanted],
-            [record_id for _, record_id in wanted],
-            [len(projects) > 1 for projects in places],
-        )
+        stores, ids = [store for store, _ in wanted], [record_id for _, record_id in wanted]
+        project, shared = places[0][0], [len(projects) > 1 for projects in places]
+        if len(wanted) == 1:
+            rows = await connection.fetch(RECORD_BY_KEY, project, *stores, *ids, *shared)
+        else:
+            rows = await connection.fetch(RECORDS_BY_KEY, project, stores, ids, shared)
         return {(row["store"], row["id"]): row for row in rows}
 
     async def _one(

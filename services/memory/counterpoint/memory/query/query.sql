@@ -95,7 +95,7 @@ LIMIT 1 + $6
 
 -- name: recorded_commit
 -- A commit with its leaf and its read set.
-SELECT a.body, a.salt, a.previous, a.leaf, r.cause::text AS cause, r.reads::text AS reads, r.answers,
+SELECT a.body, a.salt, a.previous, a.leaf, r.cause::text AS cause, r.reads::text AS reads, r.answers, r.packed,
        EXISTS (SELECT FROM sources s WHERE s.project = a.project AND s.commit_id = a.id) AS has_sources
 FROM audit a LEFT JOIN read_sets r ON r.project = a.project AND r.commit_id = a.id
 WHERE a.project = $1 AND a.id = $2 AND a.kind = 'commit'

@@ -13,7 +13,9 @@ from uuid import UUID
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
+from counterpoint.memory.audit.leaf_body import expanded
 from counterpoint.memory.query.item_view import item
+from counterpoint.memory.record.answers import answers_text
 from counterpoint.memory.record.canonical import canonical
 from counterpoint.memory.record.message_bodies import whole_body
 from counterpoint.memory.record.sql_files import load_statements
@@ -54,7 +56,7 @@ async def _commit(connection: Any, project: str, commit_id: str) -> tuple[Any, d
         raise _permanent(ErrorCode.NOT_FOUND, "is not a commit of this project")
     if row["body"] is None:
         raise _permanent(ErrorCode.NOT_FOUND, "was erased")
-    return row, json.loads(row["body"])
+    return row, expanded(json.loads(row["body"]))
 
 
 async def _step(connection: Any, policy: Policy, grant: Grant, row: Any, leaf: Mapping[str, Any]) -> StepRecord:
@@ -86,7 +88,7 @@ async def _step(connection: Any, policy: Policy, grant: Grant, row: Any, leaf: M
         writes=tuple(_write(key, versions[key]) for key in keys if key in versions),
         messages=tuple(_outgoing(sent[each[0]]) for each in leaf["messages"] if each[0] in sent),
         cancel_timers=leaf.get("cancels", ()),
-        answers=tuple(len(request) for request in json.loads(row["answers"] or "[]")),
+        answers=tuple(len(request) for request in json.loads(answers_text(row) or "[]")),
         salt=row["salt"].hex(),
         read_set=leaf.get("read_set"),
         problems=tuple(problems),
@@ -99,7 +101,7 @@ async def _answer(
     if problems := list(_of_leaf(row, leaf)):
         report = {"query": "", "problems": [each.model_dump() for each in problems]}
         return QueryResult(tier="record", plan=QueryPlan.AUDIT, took_us=0, report=report)
-    requests = json.loads(row["answers"] or "[]")
+    requests = json.loads(answers_text(row) or "[]")
     if query.request >= len(requests) or query.number >= len(requests[query.request]):
         raise _permanent(ErrorCode.NOT_FOUND, "has no such answer")
     digest, tier, plan, partial, cursor, complete, names, entries = requests[query.request][query.number]
@@ -143,7 +145,8 @@ async def _attested(connection: Any, project: str, versions: Mapping[_Key, Any])
     its own, according to the records."""
     commits = {row["commit_id"] for key, row in versions.items() if key[0] == project}
     leaves = await connection.fetch(_SQL["leaves_of_commits"], project, list(commits))
-    writes = [write for row in leaves if row["body"] is not None for write in json.loads(row["body"])["writes"]]
+    bodies = [expanded(json.loads(row["body"])) for row in leaves if row["body"] is not None]
+    writes = [write for body in bodies for write in body["writes"]]
     if any(row["body"] is None for row in leaves):
         # An erasure empties whole leaves; its own leaf has the writes in them that were kept.
         erasures = await connection.fetch(_SQL["leaves_of_erasures"], project)
@@ -166,7 +169,7 @@ def _of_leaf(row: Any, leaf: Mapping[str, Any]) -> Iterator[StepProblem]:
     if "read_set" not in leaf or (row["reads"] is None and row["has_sources"]):
         return  # of an earlier release, which kept read sets for a time
     reads = None if row["reads"] is None else canonical(json.loads(row["reads"]))
-    stored = reads and [row["cause"], *(_sha256(text) for text in (reads, row["answers"]) if text is not None)]
+    stored = reads and [row["cause"], *(_sha256(text) for text in (reads, answers_text(row)) if text is not None)]
     if stored != leaf["read_set"]:
         yield StepProblem(kind="differs", problem="the read set differs from what the leaf attests")
 

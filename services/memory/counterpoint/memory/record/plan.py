@@ -18,7 +18,6 @@ __all__ = [
     "PlannedMessage",
     "PlannedWrite",
     "canonical",
-    "inbox_reply",
     "microseconds",
     "storable",
 ]
@@ -134,11 +133,6 @@ class CommitPlan:
     cause: str | None = None
     answers: str | None = None
     kind: str = "commit"
-
-
-def inbox_reply(reply: CommitReply) -> str:
-    """Return the part of a reply that the inbox stores. The rest is in the leaf of the commit."""
-    return canonical({"status": reply.status})
 
 
 def microseconds(moment: datetime) -> int:

@@ -32,6 +32,12 @@ CROSS JOIN LATERAL (
         AND store = wanted.store AND id = wanted.id AND body IS NOT NULL
     ORDER BY project = $1 DESC LIMIT 1) AS found
 
+-- name: record_by_key
+-- As `records_by_key`, of one record: a statement on arrays is planned anew each time, which takes longer than it does.
+SELECT project, store, id, version, seq, author, label, integrity, schema_version, body, at FROM records
+WHERE project IN ($1, CASE WHEN $4 THEN 'shared' ELSE $1 END) AND store = $2 AND id = $3 AND body IS NOT NULL
+ORDER BY project = $1 DESC LIMIT 1
+
 -- name: list_of_project
 -- Part of a list: one project's records, because an index has no order over several projects.
 (SELECT project, store, id, version, seq, author, label, integrity, schema_version, body, at FROM records

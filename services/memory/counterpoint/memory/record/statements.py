@@ -15,7 +15,7 @@ from counterpoint.proto.memory import EdgeWalk, Filter, List
 
 _SQL = load_statements(__package__)
 
-RECORDS_BY_KEY = _SQL["records_by_key"]
+RECORDS_BY_KEY, RECORD_BY_KEY = _SQL["records_by_key"], _SQL["record_by_key"]
 KEYS = frozenset({"state", "error_signature", "source", "target", "parent_run_id", "root_run_id", "job", "namespace"})
 """Fields of bodies that have an indexed column."""
 KEY_CHARS = 200

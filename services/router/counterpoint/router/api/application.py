@@ -42,7 +42,7 @@ from counterpoint.router.api import (
 )
 from counterpoint.router.api.context import RouterResources
 from counterpoint.router.authentication import Authenticator
-from counterpoint.router.hub import Hub
+from counterpoint.router.hub import WOKEN_BY, Hub
 from counterpoint.router.intake.running_tasks import RunningTasks
 from counterpoint.router.problems import answer_with_problems
 from counterpoint.router.settings import RouterSettings
@@ -118,7 +118,8 @@ def attach(service: Service, settings: RouterSettings, running_tasks: RunningTas
         running_tasks.on_message(subject, headers)
 
     async def http() -> None:
-        await service.connection.watch(subjects.live(">"), on_message)
+        for kind in WOKEN_BY:
+            await service.connection.watch(subjects.live_kind(kind, "*"), on_message)
         serving = asyncio.create_task(serve(server), name="http")
         try:
             await asyncio.shield(serving)

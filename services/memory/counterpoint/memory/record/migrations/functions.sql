@@ -18,7 +18,7 @@
 -- Parameters of commit_steps, one composite each, in the order of the steps. `step` is the 1-based index of a row's step.
 CREATE TYPE step_row AS (
     id uuid, consumer text, message text, step text, last boolean, fence bigint, task text, version int, ended_ok boolean,
-    reads text, cause uuid, answers text, audit text, kind text, salt bytea, outcome text, reply text, trace text
+    reads text, cause uuid, packed bytea, audit text, kind text, salt bytea, outcome text, reply text, trace text
 );
 CREATE TYPE cancelled_timer_row AS (timer text, sender text, task text);
 CREATE TYPE write_row AS (
@@ -240,8 +240,8 @@ BEGIN
     FROM unnest(p_steps) AS t
     WHERE t.step <> '';
 
-    INSERT INTO read_sets (project, commit_id, cause, reads, answers)
-    SELECT p_project, t.id, t.cause, coalesce(t.reads, '[]')::jsonb, t.answers FROM unnest(p_steps) AS t
+    INSERT INTO read_sets (project, commit_id, cause, reads, packed)
+    SELECT p_project, t.id, t.cause, coalesce(t.reads, '[]')::jsonb, t.packed FROM unnest(p_steps) AS t
     WHERE t.reads IS NOT NULL OR t.cause IS NOT NULL;
 
     -- A leaf begins with `placed`: the sequence numbers before its first record and before its first message, and the time.
