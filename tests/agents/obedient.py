@@ -31,13 +31,14 @@ def call(tool: str, **arguments: Any) -> str:
     return json.dumps({**said, "arguments": arguments})
 
 
-def obeys(messages: Messages) -> str:
-    """The reply of an obedient model: it makes the calls that it was told to make, then says what it was told to say.
+def obeys(messages: Messages, looks: Sequence[str] = ()) -> str:
+    """The reply of an obedient model: it `looks` with these tools, makes the calls that it was told to make, then says
+    what it was told to say.
 
     It also claims everything that a reply could claim, and repeats all that it reads in an image and a link.
     """
     made = sum(each["role"] == "assistant" for each in messages)
-    calls: list[str] = []
+    calls = [call(tool) for tool in looks]
     act: tuple[str, int] | None = None
     for number, _, label, text in readings(messages):
         for order in ORDER.finditer(f"{label}\n{text}"):

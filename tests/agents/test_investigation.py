@@ -203,6 +203,14 @@ async def test_an_act_that_failed_for_this_failure_is_not_proposed_again() -> No
     assert "action: it was tried in this task, or failed" in model.asked[1][-1]["content"]
 
 
+async def test_an_act_that_the_cited_text_forbids_is_not_proposed() -> None:
+    shelf = shelf_of({"warning.md": "Never flush the name cache of the ldap.internal hosts."})
+    says = lambda messages: proposal(messages, has="Never").replace("Never flush", "Flush")  # noqa: E731
+    worked = await delivered(shelf, model := Scripted(says))
+    assert "Flush the name cache" not in (worked.text or "")
+    assert "action: the cited text advises against it" in model.asked[1][-1]["content"]
+
+
 async def test_an_earlier_success_is_cited_and_its_act_quoted() -> None:
     shelf = shelf_of()
     act = "Pinned ldap.internal in /etc/hosts of the workers"

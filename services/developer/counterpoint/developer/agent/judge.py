@@ -18,8 +18,8 @@ _LINK = re.compile(
     re.IGNORECASE,
 )
 """Text that a renderer of markdown turns into a link or an image, or fetches by itself."""
-_NEGATION = re.compile(
-    r"\b(?:not|never|no|avoid|without|don't|doesn't|must not|cannot|kein\w*|nicht|nie|niemals)\b", re.I
+_PROHIBITION = re.compile(
+    r"\b(?:(?:do|must|should|may|shall) not|don't|mustn't|shouldn't|never|avoid|nicht|nie|niemals)\b", re.IGNORECASE
 )
 LINK_REMOVED = "(link removed)"
 
@@ -102,6 +102,6 @@ def _problem_of_act(
     attempts = [by_key[each.store, each.id, each.version].attempt for each in cited]
     if any(one is not None and one.attempt.outcome not in ("succeeded", "partial") for one in attempts):
         return "it rests on an attempt that did not succeed"
-    if not _NEGATION.search(sentence.text) and all(_NEGATION.search(citation.quote) for citation in cited):
+    if not _PROHIBITION.search(sentence.text) and all(_PROHIBITION.search(citation.quote) for citation in cited):
         return "the cited text advises against it"
     return None

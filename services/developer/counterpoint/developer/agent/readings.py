@@ -21,11 +21,16 @@ _NO_FEATURES = HitFeatures(cosine=0.0, overlap=0.0)
 
 @dataclass(frozen=True)
 class Reading:
-    """A text that a model is shown. `hit` is the text as a passage, so that it is cited and checked like one."""
+    """A text that a model is shown.
+
+    `hit` is the text as a passage, so that it is cited and checked like one. `about` is shown beside it and supports
+    nothing.
+    """
 
     kind: Kind
     hit: Hit
     attempt: EarlierAttempt | None = None
+    about: str = ""
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -40,7 +45,7 @@ class Reading:
     def shown(self, number: int) -> str:
         """Return the reading as a prompt shows it."""
         trust = "" if self.trusted else ", untrusted"
-        context = f", {self.hit.context}" if self.hit.context else ""
+        context = "".join(f", {each}" for each in (self.hit.context, self.about) if each)
         text = self.hit.text if self.kind == "task" else truncate(self.hit.text, READING_CHARS)
         return f"[{number}] ({self.kind} {self.hit.source}{context}{trust})\n{text}"
 
@@ -76,20 +81,19 @@ def document_reading(hit: Hit) -> Reading:
 
 
 def attempt_reading(one: EarlierAttempt) -> Reading:
-    """Return the act of an earlier attempt, with its failure and its outcome as context."""
+    """Return the act of an earlier attempt; its failure and its outcome are about it."""
     attempt = one.attempt
     failure = " ".join(truncate(attempt.error_message or attempt.description, 300).split())
     outcome = f"{attempt.outcome} on {one.day}, {attempt.evidence} by {attempt.by}"
     parts = ["in this task" if one.in_task else "", outcome, f"note: {attempt.note}" if attempt.note else "", failure]
-    context = "; ".join(part for part in parts if part)
-    hit = _hit(one.item, f"{one.item.store}/{one.item.id}#tried", attempt.tried, context)
-    return Reading("attempt", hit, one)
+    hit = _hit(one.item, f"{one.item.store}/{one.item.id}#tried", attempt.tried)
+    return Reading("attempt", hit, one, "; ".join(part for part in parts if part))
 
 
 def record_reading(kind: Kind, item: Item, text: str) -> Reading:
     """Return a text about a record, which supports nothing."""
-    return Reading(kind, _hit(item, f"{item.store}/{item.id}", text, ""))
+    return Reading(kind, _hit(item, f"{item.store}/{item.id}", text))
 
 
-def _hit(item: Item, source: str, text: str, context: str) -> Hit:
-    return Hit(item, source, text, context, 0, False, 0.0, _NO_FEATURES, frozenset())
+def _hit(item: Item, source: str, text: str) -> Hit:
+    return Hit(item, source, text, "", 0, False, 0.0, _NO_FEATURES, frozenset())

@@ -114,7 +114,7 @@ def _build(message: TaskDelegated, evidence: Evidence, assessment: Assessment, c
     )
     return StopResult(
         "no_model",
-        f"{assessment.reasoning}; writing code needs a model, and none is configured",
+        f"{assessment.reasoning}; this release has no model that writes code",
         findings_of(evidence, citations, caveats),
         (Need(kind="model", what=what, how=""),),
         text,

@@ -6,6 +6,7 @@ retries would hide calls that were paid twice.
 
 import array
 import asyncio
+import json
 import os
 import random
 import sys
@@ -32,6 +33,8 @@ _PROMPT_ERRORS = frozenset({400, 413, 422, 451})
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, ConnectionRefusedError)
 _NO_REPLY = frozenset({"Timeout", "APITimeoutError", "APIConnectionError"})
 """Names of connection errors, which LiteLLM also reports with status 500."""
+_INVALID = "Empty or invalid response from LLM endpoint"
+"""The message of a response that is no completion, which LiteLLM reports with status 500 too."""
 
 
 class ProviderUnavailable(Transient):
@@ -203,6 +206,8 @@ def _provider_error(error: Any) -> CounterpointError:
         return ProviderUnavailable(f"the provider is not reachable: {kind}")
     if status is None or any(type(each).__name__ in _NO_REPLY for each in causes):
         return UnknownCallOutcome(f"the connection to the provider was lost: {kind}")
+    if status == 500 and any(isinstance(each, json.JSONDecodeError) or _INVALID in str(each) for each in causes):
+        return UnknownCallOutcome(f"the provider's answer is invalid: {kind}")
     if status in _RETRYABLE:
         return ProviderUnavailable(f"the provider returned HTTP {status}", _retry_after_s(error))
     field = "prompt" if status in _PROMPT_ERRORS else "model"
