@@ -10,8 +10,9 @@ from counterpoint.developer.evidence.calibration import load_calibration
 from counterpoint.developer.evidence.gather import Evidence, gather
 from counterpoint.developer.handlers import handle_delegated
 from counterpoint.developer.policies.assessment import Assessment
+from counterpoint.developer.policies.parts import question_parts
 from counterpoint.developer.policies.results import AnswerResult, Conclusion
-from counterpoint.developer.policies.review import contradiction, forbidden_act, question_parts, review
+from counterpoint.developer.policies.review import contradiction, forbidden_act, review
 from counterpoint.proto.decisions import Confidence, DecisionMade
 from counterpoint.proto.findings import Citation, Findings, Objection
 from counterpoint.proto.memory import Commit
