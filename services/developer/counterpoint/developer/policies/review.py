@@ -56,15 +56,15 @@ def review(message: TaskDelegated, conclusion: Conclusion) -> Review | None:
     result, evidence = conclusion.result, conclusion.evidence
     match result:
         case ProposalResult(proposal=proposal):
-            act, shown = proposal.tried, proposal.text
+            act, claim, shown = proposal.tried, proposal.tried, proposal.text
         case AnswerResult(text=text):
-            act, shown = (text if message.lane == "plan" else ""), text
+            act, claim, shown = (text if message.lane == "plan" else ""), text, text
         case _:
             return None
     instructed = message.override is not None and message.override.instruction in (act, *_quotes(result.findings))
     objections = (
         *_prohibited(message, act),
-        *_foreign_numbers(message, evidence, result.findings, act or shown),
+        *_foreign_numbers(message, evidence, result.findings, claim),
         *(_unanswered_parts(message, result.findings, shown) if message.lane == "answer" else ()),
         *_missing_systems(message, evidence, result.findings, shown),
     )
