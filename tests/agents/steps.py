@@ -21,4 +21,4 @@ async def handle_in_steps(
     if message.lane != "answer" or message.override is not None:
         return await handle_delegated(message, memory, gateway, calibration, Deadlines(answer_deadline_s))
     steps = StepRunner(message, memory, gateway, calibration, answer_deadline_s)
-    return await answer_question(message, memory, steps)
+    return await answer_question(message, memory, steps, calibration)

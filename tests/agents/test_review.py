@@ -3,15 +3,19 @@
 from collections.abc import Sequence
 
 import pytest
+from agents.developer_meaning import Meaning
 from agents.developer_memory import Shelf
+from agents.steps import handle_in_steps
 from agents.test_developer_attempts import HERE, tried
+from agents.test_developer_stories import EXAMPLES
 
 from counterpoint.developer.evidence.calibration import load_calibration
 from counterpoint.developer.evidence.gather import Evidence, gather
 from counterpoint.developer.handlers import handle_delegated
 from counterpoint.developer.policies.assessment import Assessment
+from counterpoint.developer.policies.parts import question_parts
 from counterpoint.developer.policies.results import AnswerResult, Conclusion
-from counterpoint.developer.policies.review import contradiction, forbidden_act, question_parts, review
+from counterpoint.developer.policies.review import contradiction, forbidden_act, review
 from counterpoint.proto.decisions import Confidence, DecisionMade
 from counterpoint.proto.findings import Citation, Findings, Objection
 from counterpoint.proto.memory import Commit
@@ -199,3 +203,26 @@ async def test_an_objection_is_searched_for() -> None:
     task = SubmitTask(kind="question", description="who owns orders-enrich")
     await handle_delegated(delegated(task, objections=(objection,)), shelf.delivered("message", HERE))
     assert any("where is it stored" in also for also in asked)
+
+
+async def test_the_answer_to_a_missing_part_is_added() -> None:
+    shelf = Shelf(Meaning())
+    shelf.ingest_folder(EXAMPLES / "knowledge", EXAMPLES)
+    first, second = "Who owns finance_daily", "when is the coffee machine descaled"
+    objection = Objection(rule="part", reason="-", search_for=(second,))
+
+    async def answered(question: str, *objections: Objection) -> TaskWorked:
+        memory = shelf.delivered(question, HERE)
+        task = SubmitTask(kind="question", description=question)
+        commit = await handle_in_steps(delegated(task, objections=objections), memory)
+        return TaskWorked.model_validate(next(out.data for out in commit.messages if out.type == TaskWorked.TYPE))
+
+    alone = await answered(f"{second}?")
+    assert alone.outcome == "answered"
+    before, after = await answered(f"{first}?"), await answered(f"{first}?", objection)
+    new = set(after.findings.citations) - set(before.findings.citations)
+    assert new <= set(alone.findings.citations)
+    assert new
+    for citation in after.findings.citations:
+        assert citation.quote in (after.text or "")
+    assert f"[{len(after.findings.citations)}]" in (after.text or "")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import nats
@@ -57,6 +58,13 @@ class Outsider:
 @pytest_asyncio.fixture
 async def outsider(stack: Stack) -> AsyncIterator[Outsider]:
     """A publisher of every project, listening."""
+    async with publisher(stack) as system:
+        yield system
+
+
+@asynccontextmanager
+async def publisher(stack: Stack) -> AsyncIterator[Outsider]:
+    """A publisher at a stack, listening."""
     endpoints = stack.endpoints
     user = endpoints.users["publisher"]
     client = await nats.connect(

@@ -1,19 +1,21 @@
 """A concurrency limiter that is fair between projects: waiters are admitted round robin, project by project."""
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
+from counterpoint.bus.turns import Turn, TurnQueue
 from counterpoint.proto.errors import Transient
 
 _RETRY_AFTER_S = 1.0
+_NEXT = Turn()
 
 
 class FairLimiter:
     """At most `limit` slots in use, including the number that `other_load` returns. One project alone may use all.
 
-    A project of weight 3 in `weights` is admitted three times before the next project is; the default weight is 1.
+    A project of weight 3 in `weights` is admitted three times before the next project is; the default weight is 1. The
+    waiters of one project are admitted in the order of their turns.
     """
 
     def __init__(
@@ -24,7 +26,7 @@ class FairLimiter:
         self._other_load = other_load
         self._taken = 0
         self._served = 0
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._waiting: dict[str, TurnQueue[asyncio.Future[None]]] = {}
         """Waiters by project, in the order in which the projects are served."""
 
     @property
@@ -37,11 +39,11 @@ class FairLimiter:
         return bool(self._waiting) or self._taken + self._other_load() >= self._limit
 
     @asynccontextmanager
-    async def slot(self, project: str, timeout_s: float | None = None) -> AsyncIterator[None]:
+    async def slot(self, project: str, timeout_s: float | None = None, turn: Turn = _NEXT) -> AsyncIterator[None]:
         """Hold a slot for the project. Raises `Transient` when none is free within `timeout_s` seconds."""
         try:
             async with asyncio.timeout(timeout_s):
-                await self._take(project)
+                await self._take(project, turn)
         except TimeoutError as late:
             raise Transient("busy", retry_after_s=_RETRY_AFTER_S) from late
         try:
@@ -54,7 +56,7 @@ class FairLimiter:
         """Admit waiters while slots are free. Callers need this only after `other_load` has fallen."""
         while self._waiting and self._taken + self._other_load() < self._limit:
             project, queue = next(iter(self._waiting.items()))
-            granted = queue.popleft()
+            granted = queue.pop()
             if not granted.done():
                 self._taken += 1
                 self._served += 1
@@ -66,12 +68,12 @@ class FairLimiter:
                 self._waiting[project] = self._waiting.pop(project)
                 self._served = 0
 
-    async def _take(self, project: str) -> None:
+    async def _take(self, project: str, turn: Turn) -> None:
         if not self.locked():
             self._taken += 1
             return
         granted = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(project, deque()).append(granted)
+        self._waiting.setdefault(project, TurnQueue()).push(granted, turn)
         self.admit()
         try:
             await granted

@@ -5,6 +5,7 @@ import gc
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from datetime import datetime
 from typing import Any, assert_never
 
 import nats.errors
@@ -24,6 +25,7 @@ from counterpoint.bus.readiness import Readiness
 from counterpoint.bus.settings import BusSettings
 from counterpoint.bus.streams import PULL_S, ConsumerSpec, consumer_specs
 from counterpoint.bus.telemetry import DELIVERIES
+from counterpoint.bus.turns import Turn
 from counterpoint.client import Memory
 from counterpoint.guard.policy import policy
 from counterpoint.proto import subjects
@@ -33,6 +35,9 @@ from counterpoint.proto.memory import Origin
 from counterpoint.proto.messages import Message
 
 log = structlog.get_logger()
+
+TurnOf = Callable[[bytes, datetime], Turn]
+"""From the body of a message and its time in the stream to its turn. Any body is possible."""
 
 
 class Service:
@@ -47,7 +52,7 @@ class Service:
         self.connection = Connection(name, settings)
         specs = consumer_specs(policy()) if consumers is None else consumers
         self._consumers = tuple(spec for spec in specs if spec.durable == name)
-        self._limiters: dict[str, FairLimiter] = {}
+        self._limiters: dict[str, tuple[FairLimiter, TurnOf]] = {}
         self._background: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._reasons: list[Callable[[], str | None]] = []
         self._readiness = Readiness(name, self.connection, self._consumers, settings.rpc_timeout_s)
@@ -69,9 +74,10 @@ class Service:
 
         return register
 
-    def limit_intake(self, message_type: type[Message], limiter: FairLimiter) -> None:
-        """Handle bare messages of a type in the limiter's slots. Queued messages occupy no worker."""
-        self._limiters[message_type.TYPE] = limiter
+    def limit_intake(self, message_type: type[Message], limiter: FairLimiter, turn_of: TurnOf) -> None:
+        """Handle bare messages of a type in the limiter's slots, those of a project by their turns. Queued messages
+        occupy no worker."""
+        self._limiters[message_type.TYPE] = limiter, turn_of
 
     def on_rejected(self, hook: RejectionHook) -> None:
         """Register the messages sent along with the dead letter of a refused inbound message."""
@@ -181,9 +187,9 @@ class Service:
     async def _consume(self, message: NatsMessage) -> None:
         """Start a delivery; return when there is capacity for the next one."""
         raw = message.raw_message
-        limiter = self._limiters.get(subjects.bare_type(raw.subject) or "")
-        delivery = asyncio.create_task(self._deliver(raw, limiter))
-        if limiter is None:
+        limited = self._limiters.get(subjects.bare_type(raw.subject) or "")
+        delivery = asyncio.create_task(self._deliver(raw, limited))
+        if limited is None:
             self._begun(delivery)
         else:
             self._queued[delivery] = raw
@@ -191,9 +197,10 @@ class Service:
         await self._capacity.wait()
 
     @asynccontextmanager
-    async def _slot(self, raw: Msg, limiter: FairLimiter) -> AsyncIterator[None]:
+    async def _slot(self, raw: Msg, limiter: FairLimiter, turn_of: TurnOf) -> AsyncIterator[None]:
         """Hold a slot of the message's project."""
-        async with limiter.slot(subjects.project_of(raw.subject)):
+        turn = turn_of(raw.data, raw.metadata.timestamp)
+        async with limiter.slot(subjects.project_of(raw.subject), turn=turn):
             delivery = asyncio.current_task()
             assert delivery is not None
             self._queued.pop(delivery, None)
@@ -213,7 +220,7 @@ class Service:
         if not delivery.cancelled() and (error := delivery.exception()) is not None:
             log.error("delivery.failed", exc_info=error)
 
-    async def _deliver(self, raw: Msg, limiter: FairLimiter | None) -> None:
+    async def _deliver(self, raw: Msg, limited: tuple[FairLimiter, TurnOf] | None) -> None:
         """Process one delivery and acknowledge it: no other place acknowledges.
 
         A delivery of a lost connection is left for redelivery: a server that lost its streams restarts the sequence, so
@@ -227,7 +234,7 @@ class Service:
         ack_wait_s = next(spec.ack_wait_s for spec in self._consumers if spec.stream == raw.metadata.stream)
         heartbeat = Heartbeat(raw, ack_wait_s, current)
         try:
-            async with self._slot(raw, limiter) if limiter else nullcontext():
+            async with self._slot(raw, *limited) if limited else nullcontext():
                 disposition = await self._processor.process(raw) if current() else LeaveUnacknowledged()
             if not current():
                 disposition = LeaveUnacknowledged()

@@ -9,9 +9,11 @@ from counterpoint.developer.agent.conclusion import conclude_investigation
 from counterpoint.developer.agent.step_runner import InvestigationRunner
 from counterpoint.developer.evidence.calibration import Calibration, load_calibration
 from counterpoint.developer.evidence.downstream import look_up_downstream
-from counterpoint.developer.evidence.gather import gather
+from counterpoint.developer.evidence.gather import Evidence, evidence_of, gather, search
+from counterpoint.developer.evidence.search_query import SearchQuery
 from counterpoint.developer.policies.commits import closing_commit, commit_of, join_commits
 from counterpoint.developer.policies.lanes import conclude
+from counterpoint.developer.policies.parts import missing_parts, with_part
 from counterpoint.developer.rag.conclusion import conclude_run
 from counterpoint.developer.rag.graph import build_graph, run_graph, run_loop
 from counterpoint.developer.rag.step_runner import StepRunner
@@ -57,14 +59,17 @@ async def handle_delegated(
     if gateway.model is None and not gateway.searches_web:
         steps = StepRunner(message, memory, gateway, calibration, deadlines.answer_s, single_commit=True)
         try:
-            await memory.step(await answer_question(message, memory, steps))
+            await memory.step(await answer_question(message, memory, steps, calibration))
             return Commit()
         except Permanent:
             pass
-    return await answer_question(message, memory, StepRunner(message, memory, gateway, calibration, deadlines.answer_s))
+    steps = StepRunner(message, memory, gateway, calibration, deadlines.answer_s)
+    return await answer_question(message, memory, steps, calibration)
 
 
-async def answer_question(message: TaskDelegated, memory: Memory, steps: StepRunner) -> Commit:
+async def answer_question(
+    message: TaskDelegated, memory: Memory, steps: StepRunner, calibration: Calibration
+) -> Commit:
     """Return the closing commit of a question, after its remaining steps. After the deadline no model is called and the
     query is not rewritten."""
     run = await steps.resume()
@@ -73,9 +78,12 @@ async def answer_question(message: TaskDelegated, memory: Memory, steps: StepRun
     else:
         await asyncio.to_thread(build_graph)
         run = await run_graph(run, steps.run_step)
+    by_part = {part: await _search_part(message, memory, part, calibration) for part in missing_parts(message)}
     # Lineage is read last, since all that was read restricts later commits and model calls.
     evidence = replace(steps.evidence, downstream=await look_up_downstream(memory, message.task.target))
     conclusion = conclude_run(message, evidence, run)
+    for part, found in by_part.items():
+        conclusion = with_part(conclusion, part, found, calibration)
     return join_commits(steps.pending, closing_commit(message, memory, conclusion, *steps.last_ids(run)))
 
 
@@ -92,3 +100,8 @@ async def investigate(message: TaskDelegated, memory: Memory, steps: Investigati
     evidence = replace(steps.rules.evidence, downstream=await look_up_downstream(memory, message.task.target))
     rules = conclude(message, evidence, steps.calibration)
     return closing_commit(message, memory, conclude_investigation(message, rules, run, steps.readings), *run.last)
+
+
+async def _search_part(message: TaskDelegated, memory: Memory, part: str, calibration: Calibration) -> Evidence:
+    query = SearchQuery(text=part)
+    return evidence_of(message, await search(memory, message, query), calibration, query)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from counterpoint.developer.evidence.gather import Evidence
 from counterpoint.developer.excerpts.citations import references
 from counterpoint.developer.language.exact_forms import exact
-from counterpoint.developer.language.question_terms import question_terms, words_of
 from counterpoint.developer.language.words import content_words
+from counterpoint.developer.policies.parts import is_answered, question_parts
 from counterpoint.developer.policies.results import AnswerResult, Conclusion, ProposalResult
 from counterpoint.proto.findings import Findings, Objection
 from counterpoint.proto.tasks import TaskDelegated
@@ -21,11 +21,6 @@ OBJECTION = "objection of the reviewer: "
 """Beginning of the caveat of an objection."""
 SHOWN = 5
 """Maximum number of exact forms in the reason of an objection."""
-ANSWERED_SHARE = 1 / 3
-"""Share of the words of a part of a question that an answer to it exceeds. Fitted on pairs of questions of
-`examples/triage`."""
-PART_WORDS = 2
-"""Minimum number of content words of a part of a question."""
 _NEGATION = re.compile(
     r"\b(?:(?:do|does|must|may|should|shall|will) not|(?:don|doesn|mustn|shouldn|won)['’]t|can ?not|can['’]t|never|no"
     r"|not|avoid|refrain from|nicht|niemals|nie|keinesfalls|kein\w*)\b",
@@ -37,11 +32,6 @@ _CONDITION = re.compile(
     re.IGNORECASE,
 )
 _MARK = re.compile(r"\[\d{1,3}(?:\s*[,;]\s*\d{1,3})*\]")
-_PARTS = re.compile(
-    r"\?\s+(?:(?:and|und|also|außerdem)\b,?)?|,?\s+(?:and|und)\s+(?=(?:who|whom|whose|what|which|when|where|how|why|is|are"
-    r"|can|may|do|does|wer|wem|was|welche\w*|wann|wo|wie|warum|wieso|ist|sind|darf|kann|muss)\b)",
-    re.IGNORECASE,
-)
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 _PLAIN = re.compile(r"[a-z0-9]+")
 
@@ -66,15 +56,15 @@ def review(message: TaskDelegated, conclusion: Conclusion) -> Review | None:
     result, evidence = conclusion.result, conclusion.evidence
     match result:
         case ProposalResult(proposal=proposal):
-            act, shown = proposal.tried, proposal.text
+            act, claim, shown = proposal.tried, proposal.tried, proposal.text
         case AnswerResult(text=text):
-            act, shown = (text if message.lane == "plan" else ""), text
+            act, claim, shown = (text if message.lane == "plan" else ""), text, text
         case _:
             return None
     instructed = message.override is not None and message.override.instruction in (act, *_quotes(result.findings))
     objections = (
         *_prohibited(message, act),
-        *_foreign_numbers(message, evidence, result.findings, act or shown),
+        *_foreign_numbers(message, evidence, result.findings, claim),
         *(_unanswered_parts(message, result.findings, shown) if message.lane == "answer" else ()),
         *_missing_systems(message, evidence, result.findings, shown),
     )
@@ -134,18 +124,9 @@ def _unanswered_parts(message: TaskDelegated, findings: Findings, text: str) -> 
     parts = question_parts(message.task.description)
     if len(parts) < 2:
         return
-    sources = " ".join(each.source_path for each in findings.citations)
-    words = words_of(f"{text.replace(references(findings.citations), '')} {sources}")
     for part in parts:
-        forms = question_terms(part, ()).synonyms.values()
-        if sum(not each.isdisjoint(words) for each in forms) <= ANSWERED_SHARE * len(forms):
+        if not is_answered(part, text, findings):
             yield Objection(rule="part", reason=f"nothing in the result answers “{part}”", search_for=(part,))
-
-
-def question_parts(question: str) -> tuple[str, ...]:
-    """Return the parts of a question that ask for something by themselves."""
-    parts = (each.strip(" ?,.") for each in _PARTS.split(question))
-    return tuple(each for each in parts if len(content_words(each)) >= PART_WORDS)
 
 
 def _missing_systems(message: TaskDelegated, evidence: Evidence, findings: Findings, text: str) -> Iterable[Objection]:
