@@ -49,6 +49,11 @@ class McpEndpoint:
         else:
             await self._metadata(scope, receive, send)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the server is loaded."""
+        return self._server.is_running
+
     async def close(self) -> None:
         """End all sessions and streams."""
         await self._server.close()
@@ -127,6 +132,11 @@ class LazyServer:
         self._lock = asyncio.Lock()
         self._running: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not closed."""
+        return self._app is not None and not self._stopping.is_set()
 
     async def started(self) -> ASGIApp:
         """Return the application; start it if necessary. Raises `Transient` when the router stops."""
