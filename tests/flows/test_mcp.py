@@ -13,7 +13,14 @@ from fastmcp import Client
 from fastmcp.client.client import CallToolResult
 from fastmcp.client.transports import StreamableHttpTransport
 from mcp import MCPError
-from mcp_types import PromptReference, ResourceTemplateReference, TextContent, TextResourceContents
+from mcp.client.subscriptions import ResourceUpdated, listen
+from mcp_types import (
+    PromptReference,
+    ResourceTemplateReference,
+    ResourceUpdatedNotification,
+    TextContent,
+    TextResourceContents,
+)
 
 from counterpoint.local.stack import Stack
 from counterpoint.router.mcp.problems import META
@@ -316,6 +323,44 @@ async def test_a_task_is_a_resource_a_card_and_a_line(client: McpClient, desk: D
     ):
         completed = await client.complete(reference, {"name": "task_id", "value": task_id[:6]})
         assert completed.values == [task_id]
+
+
+# subscriptions
+
+
+@pytest.mark.filterwarnings("ignore:resources/")
+async def test_a_change_of_a_task_is_told_to_its_subscribers_alone(
+    desk: Desk, client: McpClient, http: httpx.AsyncClient
+) -> None:
+    task = await called(client, "delegate_to_developer", task="x fails", error_message="boom 8", wait_s=60)
+    uri = f"card://{task['task_id']}"
+    other = Desk(desk.stack, f"{desk.project}-b")
+    token = await other.principal(http, "foreign", "read")
+    told: list[str] = []
+
+    async def on_message(message: Any) -> None:
+        if isinstance(message, ResourceUpdatedNotification):
+            told.append(str(message.params.uri))
+            news.set()
+
+    news = asyncio.Event()
+    async with (
+        desk.client(mode="legacy", message_handler=on_message) as session,
+        other.client(token) as foreign,
+        listen(client.session, resource_subscriptions=[uri]) as stream,
+        listen(foreign.session, resource_subscriptions=[uri, f"{uri}?project={desk.project}"]) as nothing,
+        asyncio.timeout(60),
+    ):
+        await session.session.subscribe_resource(uri)
+        waiting = asyncio.create_task(anext(nothing))
+        await called(client, "log_attempt", task_id=task["task_id"], outcome="succeeded")
+        assert await anext(stream) == ResourceUpdated(uri=uri)
+        await news.wait()
+        assert set(told) == {uri}
+        await ended_task(client, task["task_id"])
+        assert not waiting.done()
+        waiting.cancel()
+        await session.session.unsubscribe_resource(uri)
 
 
 # errors

@@ -25,6 +25,7 @@ from counterpoint.router.mcp.endpoint import CONTEXT, PATH
 from counterpoint.router.mcp.problems import Problems
 from counterpoint.router.mcp.prompts import add_prompts
 from counterpoint.router.mcp.resources import add_resources
+from counterpoint.router.mcp.subscriptions import add_subscriptions
 from counterpoint.router.mcp.task_view import TaskView
 
 INSTRUCTIONS = """\
@@ -98,6 +99,7 @@ def server() -> FastMCP[Any]:
     add_resources(made)
     add_prompts(made)
     made.completion(complete)
+    add_subscriptions(made)
     return made
 
 
