@@ -1,12 +1,9 @@
 """Writes `workflow.md` from the manager's table of transitions, and `errors.md` from the error codes."""
 
-import ast
-import inspect
-import textwrap
 from pathlib import Path
 
 from counterpoint.manager.workflow import as_markdown
-from counterpoint.proto.errors import ErrorCode
+from counterpoint.proto.error_texts import error_texts
 
 HERE = Path(__file__).parent
 _WORKFLOW = """\
@@ -40,15 +37,7 @@ def documents() -> dict[str, str]:
 
 
 def _error_rows() -> str:
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(ErrorCode))).body
-    assert isinstance(tree, ast.ClassDef)
-    rows = []
-    for member, doc in zip(tree.body, tree.body[1:], strict=False):
-        match member, doc:
-            case ast.Assign(value=ast.Constant(str() as code)), ast.Expr(ast.Constant(str() as text)):
-                cause, action = " ".join(text.split()).split(". ", 1)
-                rows.append(f"| `{code}` | {cause}. | {action} |\n")
-    return "".join(rows)
+    return "".join(f"| `{code}` | {text.cause} | {text.action} |\n" for code, text in error_texts().items())
 
 
 if __name__ == "__main__":

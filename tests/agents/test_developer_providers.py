@@ -8,12 +8,12 @@ import pytest
 from agents.developer_memory import Shelf
 
 from counterpoint.developer.evidence.gather import queries
-from counterpoint.developer.evidence.providers import look_up_providers, match
+from counterpoint.developer.evidence.providers import look_up_providers
 from counterpoint.developer.handlers import handle_delegated
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.memory import List
 from counterpoint.proto.overrides import OverrideGiven
-from counterpoint.proto.providers import Provider
+from counterpoint.proto.providers import Provider, provider_of
 from counterpoint.proto.tasks import SubmitTask, TaskDelegated, TaskWorked
 
 SHIPPED = json.loads(files("counterpoint.memory.ingest").joinpath("providers.json").read_text())
@@ -72,7 +72,7 @@ def test_a_row_with_a_version_was_made_from_that_package_and_says_what_is_in_it(
     ],
 )
 def test_a_system_is_known_by_name_or_alias_alone(system: str, package: str | None) -> None:
-    found = match(system, INDEX)
+    found = provider_of(system, INDEX)
     assert (found.package if found else None) == (f"apache-airflow-providers-{package}" if package else None)
 
 

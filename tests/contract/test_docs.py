@@ -108,7 +108,7 @@ def _leaf(words: tuple[str, ...]) -> tuple[Any, list[str]]:
 @pages
 def test_every_block_is_run_or_says_that_it_is_not(page: Path) -> None:
     for block in blocks(page.read_text()):
-        assert block.language in ("sh", "mermaid", "text"), block.text
+        assert block.language in ("sh", "mermaid", "text", "json"), block.text
     for words in commands(page.read_text(), run=True):
         known = words[0] in PROGRAMS or " ".join(words) in ELSEWHERE
         assert known or words[-1].startswith("AIRFLOW__OPENLINEAGE__TRANSPORT="), " ".join(words)

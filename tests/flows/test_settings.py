@@ -61,12 +61,14 @@ def other_values(folder: Path) -> dict[str, tuple[str, Any]]:
         "MODEL_CACHE_DIR": str(models), "EMBEDDING_MODEL": "minilm-l6-v2", "PROVIDER_CLEARANCE": "public",
         "MODEL": "openai/one", "MODEL_MANAGER": "openai/two", "MODEL_DEVELOPER": "openai/three",
         "RERANKER": f"file:{overlap(folder / 'reranker')}", "SEARCH_URL": "http://127.0.0.1:1",
-        "CALIBRATION_FILE": str(fitted),
+        "CALIBRATION_FILE": str(fitted), "MCP_URL": "https://counterpoint.example.com/mcp",
         "HTTP_HOST": "127.0.0.2", "LINEAGE_HOST": "127.0.0.3", "GATEWAY_HOST": "127.0.0.4",
     }  # fmt: skip
     lists = {
         "EMBEDDING_MODELS": ("openai/four", ["openai/four"]),
         "MODEL_FALLBACKS": ("openai/five, openai/six", ["openai/five", "openai/six"]),
+        "MCP_AUTHORIZATION_SERVERS": ('["https://id.example.com"]', ["https://id.example.com"]),
+        "MCP_HOSTS": ('["counterpoint.example.com"]', ["counterpoint.example.com"]),
         "PROJECT_WEIGHTS": ('{"orders": 3}', {"orders": 3}),
     }
     return {name: (str(value), value) for name, value in (numbers | texts).items()} | lists

@@ -31,6 +31,8 @@ class ErrorCode(StrEnum):
     """The item does not exist in this project. Check the id and the project."""
     UNKNOWN_TASK = "unknown_task"
     """The task does not exist in this project. Check the id, or submit the task first."""
+    AMBIGUOUS = "ambiguous"
+    """The request names no single item, and several are possible. Name one of those that `errors` lists."""
     UNKNOWN_COMMIT = "unknown_commit"
     """`as_of` names a commit that this project does not have. Name a commit of the project, or a time."""
     UNKNOWN_LANE = "unknown_lane"

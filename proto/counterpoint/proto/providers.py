@@ -1,5 +1,7 @@
 """Providers: the official Airflow packages for external systems, as in the provider index."""
 
+import re
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
@@ -27,3 +29,23 @@ class Provider(Shape):
     sensors: tuple[ClassName, ...] = Field(default=(), max_length=2_000)
     hooks: tuple[ClassName, ...] = Field(default=(), max_length=2_000)
     connection_types: tuple[SystemName, ...] = Field(default=(), max_length=500)
+
+
+def provider_of(system: str, index: Sequence[Provider]) -> Provider | None:
+    """Return the provider of a system name, ignoring case and punctuation: by name, else by alias, else by term."""
+    wanted = plain_name(system)
+    by_rank: tuple[Callable[[Provider], tuple[str, ...]], ...] = (
+        lambda provider: (provider.name,),
+        lambda provider: provider.aliases,
+        lambda provider: provider.terms,
+    )
+    for names in by_rank:
+        for provider in index:
+            if wanted and wanted in map(plain_name, names(provider)):
+                return provider
+    return None
+
+
+def plain_name(name: str) -> str:
+    """Return a name without case and punctuation."""
+    return " ".join(re.findall(r"[a-z0-9]+", name.lower()))

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from counterpoint.card.model import SHOWN_ROWS, CardSection, Line, section
-from counterpoint.card.words import ordinal, quantity, span
 from counterpoint.proto.signature import headline
 from counterpoint.proto.tasks import Task
+from counterpoint.proto.words import ordinal, quantity, span
 
 _ERROR_LINES, _ERROR_CHARS = 6, 600
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from counterpoint.card.model import SHOWN_ROWS, CardSection, section
-from counterpoint.card.words import quantity
 from counterpoint.proto.findings import SimilarAttempt
 from counterpoint.proto.tasks import Task
+from counterpoint.proto.words import quantity
 
 RECOGNISED, SIMILAR, OFFERED = 0.7, 0.4, 0.3
 """Minimum likelihood of the same failure, of a similar one, and of one whose fix is offered."""

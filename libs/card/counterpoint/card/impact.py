@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from counterpoint.card.model import SHOWN_ROWS, CardSection, Line, section
-from counterpoint.card.words import quantity
 from counterpoint.proto.findings import Downstream
 from counterpoint.proto.tasks import Task
+from counterpoint.proto.words import quantity
 
 
 def impact(task: Task, verbose: bool) -> CardSection:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from counterpoint.card.history import is_offer
 from counterpoint.card.model import CardSection, section
-from counterpoint.card.words import quantity
 from counterpoint.proto.findings import Citation
 from counterpoint.proto.tasks import Task
+from counterpoint.proto.words import quantity
 
 _QUOTES = 3
 _BLOCK = re.compile(r"(\d+\. |[-*+] |\||#|```|\[\d+\] )")

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from counterpoint.card.history import is_offer
 from counterpoint.card.model import CardSection, Line, section
-from counterpoint.card.words import quantity, when
 from counterpoint.proto.approvals import PendingApproval
 from counterpoint.proto.decisions import Confidence, ConfidenceTerms
 from counterpoint.proto.tasks import Need, Task
+from counterpoint.proto.words import quantity, when
 
 _BANDS = {"high": "high", "medium": "medium: proceed, but note the caveats", "low": "low: not enough evidence"}
 

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from counterpoint.card.words import quantity
 from counterpoint.cli.session import CommandSession
+from counterpoint.proto.words import quantity
 
 Item = Annotated[str, typer.Argument(metavar="ITEM", help="STORE/ID, STORE/ID@VERSION, or the source of a document.")]
 

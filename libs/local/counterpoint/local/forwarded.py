@@ -43,6 +43,9 @@ FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"
         "INGEST_REQUEST_BYTES",
         "TASKS_UNDER_WAY",
         "PROJECT_WEIGHTS",
+        "MCP_URL",
+        "MCP_AUTHORIZATION_SERVERS",
+        "MCP_HOSTS",
     ),
     "manager": (
         "OUTCOME_WAIT_S",

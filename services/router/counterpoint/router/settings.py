@@ -13,6 +13,9 @@ class RouterSettings(BusSettings):
     `poll_s` is the poll interval of waits and streams; live messages wake them earlier. `ingest_request_bytes` limits
     the documents in one request to memory, which must fit into a bus message. At most `tasks_under_way` tasks are
     started at once; projects take turns by `project_weights` (default 1).
+
+    `mcp_url` is the address of `/mcp` that clients use, for its OAuth metadata, which names
+    `mcp_authorization_servers`. `mcp_hosts` are the host names besides the local ones that `/mcp` answers to.
     """
 
     http_host: str = "127.0.0.1"
@@ -26,3 +29,6 @@ class RouterSettings(BusSettings):
     ingest_request_bytes: int = 512 * 1024
     tasks_under_way: int = Field(32, ge=1)
     project_weights: dict[str, Annotated[int, Field(ge=1)]] = {}
+    mcp_url: str = "http://127.0.0.1:8484/mcp"
+    mcp_authorization_servers: tuple[str, ...] = ()
+    mcp_hosts: tuple[str, ...] = ()

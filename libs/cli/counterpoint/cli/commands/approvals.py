@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from counterpoint.card.words import when
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.errors import UsageError
 from counterpoint.cli.options import Limit
 from counterpoint.cli.projects import note_others
 from counterpoint.cli.session import CommandSession
+from counterpoint.proto.words import when
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from counterpoint.card.words import when
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.options import Limit
 from counterpoint.cli.render.table import table
 from counterpoint.cli.session import CommandSession
+from counterpoint.proto.words import when
 
 
 @command("attempts", Panel.LOOK, 'counterpoint attempts --error "DNS lookup timed out"')

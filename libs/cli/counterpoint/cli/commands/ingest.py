@@ -137,7 +137,7 @@ def _upload(session: CommandSession, sources: DocumentSources, upload: Upload) -
             upload.send(api, sources.documents(note), estimate)
             deleted, unknown = delete_removed(session, api, sources, upload, note)
         except KeyboardInterrupt:
-            from counterpoint.card.words import quantity
+            from counterpoint.proto.words import quantity
 
             progress = f"{len(upload.results)} of {quantity(estimate, 'document')}"
             session.note(f"interrupted after {progress}; run the same command to continue")
@@ -176,7 +176,7 @@ def _files(names: Sequence[str]) -> list[Path]:
 
 
 def _summary(results: Sequence[dict[str, Any]], skipped: Sequence[SkippedPath], deleted: int) -> str:
-    from counterpoint.card.words import quantity
+    from counterpoint.proto.words import quantity
 
     counts = Counter(result["status"] for result in results)
     chunks = sum(result.get("chunks", 0) for result in results)

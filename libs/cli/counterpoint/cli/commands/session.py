@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 import typer
 
-from counterpoint.card.words import when
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.options import check_id
 from counterpoint.cli.session import CommandSession
+from counterpoint.proto.words import when
 
 
 @command("session", Panel.LOOK, "counterpoint session orders-migration")

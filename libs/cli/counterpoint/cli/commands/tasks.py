@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from counterpoint.card.words import when
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.errors import UsageError
 from counterpoint.cli.options import Limit
@@ -12,6 +11,7 @@ from counterpoint.cli.projects import note_others
 from counterpoint.cli.render.listing import by_submission, title
 from counterpoint.cli.render.table import table
 from counterpoint.cli.session import CommandSession
+from counterpoint.proto.words import when
 
 STATES = ("submitted", "working", "input_required", "completed", "failed", "cancelled")
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from counterpoint.card.words import quantity
 from counterpoint.cli.api import WAIT_S, ApiClient
 from counterpoint.cli.decisions import STREAM
 from counterpoint.cli.demo.checks import DemoTranscript
@@ -18,6 +17,7 @@ from counterpoint.cli.ingest.upload import send_with_progress
 from counterpoint.proto.findings import Citation
 from counterpoint.proto.line import Action
 from counterpoint.proto.tasks import JobRef, Task
+from counterpoint.proto.words import quantity
 
 T = TypeVar("T")
 

@@ -157,7 +157,7 @@ def _with_progress(
 
 
 def _summary(results: Sequence[RowResult], unreadable: Sequence[str]) -> str:
-    from counterpoint.card.words import quantity
+    from counterpoint.proto.words import quantity
 
     counts = Counter(result.status for result in results)
     counted = ", ".join(f"{count} {status}" for status, count in counts.items()) or "none"

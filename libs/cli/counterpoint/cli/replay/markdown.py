@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from counterpoint.card.words import quantity
 from counterpoint.cli.replay.compare import DecisionText
 from counterpoint.cli.replay.task import ContextItem, StepReport, TaskReport
+from counterpoint.proto.words import quantity
 
 _SHOWN = 20
 _CHARS, _CELL_CHARS = 500, 200

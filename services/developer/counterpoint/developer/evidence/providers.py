@@ -1,10 +1,10 @@
 """Providers: the official packages of external systems. A task without one stops; there is no substitute."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from counterpoint.proto.providers import Provider
+from counterpoint.proto.providers import Provider, plain_name, provider_of
 from counterpoint.proto.tasks import Need
 
 _DOTTED = re.compile(r"\.[A-Za-z]")
@@ -28,39 +28,24 @@ class ProviderLookup:
 def look_up_providers(systems: Sequence[str], text: str, index: Sequence[Provider]) -> ProviderLookup:
     """Look up the providers of the systems of a task, or without systems of those that its text mentions."""
     if systems:
-        pairs = [(system, match(system, index)) for system in systems]
+        pairs = [(system, provider_of(system, index)) for system in systems]
         return ProviderLookup(
             found=tuple((system, provider) for system, provider in pairs if provider is not None),
             missing=tuple(system for system, provider in pairs if provider is None),
         )
-    words = f" {_plain(_without_locations(text))} "
+    words = f" {plain_name(_without_locations(text))} "
     mentioned: dict[str, tuple[str, Provider]] = {}
     for provider in index:
         for name in _prose_names(provider):
-            if f" {_plain(name)} " in words:
+            if f" {plain_name(name)} " in words:
                 mentioned.setdefault(provider.package, (name, provider))
     return ProviderLookup(found=tuple(mentioned.values()))
 
 
-def match(system: str, index: Sequence[Provider]) -> Provider | None:
-    """Return the provider of a system name, ignoring case and punctuation: by name, else by alias, else by term."""
-    wanted = _plain(system)
-    by_rank: tuple[Callable[[Provider], tuple[str, ...]], ...] = (
-        lambda provider: (provider.name,),
-        lambda provider: provider.aliases,
-        lambda provider: provider.terms,
-    )
-    for names in by_rank:
-        for provider in index:
-            if wanted and wanted in map(_plain, names(provider)):
-                return provider
-    return None
-
-
 def _prose_names(provider: Provider) -> tuple[str, ...]:
     """Return the names of a provider that are unambiguous in prose."""
-    terms = set(map(_plain, provider.terms))
-    return tuple(name for name in (provider.name, *provider.aliases) if _plain(name) not in terms)
+    terms = set(map(plain_name, provider.terms))
+    return tuple(name for name in (provider.name, *provider.aliases) if plain_name(name) not in terms)
 
 
 def provider_needs(missing: Sequence[str], project: str) -> tuple[Need, ...]:
@@ -94,7 +79,3 @@ def _without_locations(text: str) -> str:
         elif not ("@" in token or _DOTTED.search(token) or sum(map(token.count, "/\\=")) > 1):
             kept.append(token)
     return " ".join(kept)
-
-
-def _plain(name: str) -> str:
-    return " ".join(re.findall(r"[a-z0-9]+", name.lower()))

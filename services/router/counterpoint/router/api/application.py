@@ -44,6 +44,7 @@ from counterpoint.router.api.context import RouterResources
 from counterpoint.router.authentication import Authenticator
 from counterpoint.router.hub import WOKEN_BY, Hub
 from counterpoint.router.intake.running_tasks import RunningTasks
+from counterpoint.router.mcp.endpoint import McpEndpoint
 from counterpoint.router.problems import answer_with_problems
 from counterpoint.router.settings import RouterSettings
 
@@ -111,7 +112,8 @@ def attach(service: Service, settings: RouterSettings, running_tasks: RunningTas
     hub = Hub()
     memory = service.memory
     resources = RouterResources(memory, Authenticator(memory, settings.principal_cache_s), hub, running_tasks, settings)
-    server, _ = http_server(HttpApi(resources), settings.http_host, settings.http_port)
+    mcp = McpEndpoint(HttpApi(resources), resources)
+    server, _ = http_server(mcp, settings.http_host, settings.http_port)
 
     def on_message(subject: str, headers: Mapping[str, str]) -> None:
         hub.on_message(subject, headers)
@@ -125,6 +127,7 @@ def attach(service: Service, settings: RouterSettings, running_tasks: RunningTas
             await asyncio.shield(serving)
         finally:
             hub.close()
+            await mcp.close()
             server.should_exit = True
             await serving
 

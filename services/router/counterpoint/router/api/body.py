@@ -58,7 +58,7 @@ class BodyReader(Generic[S]):
     def _value(self, content: Any, path: dict[str, Any]) -> S:
         if issubclass(self.model, Message):
             return _message(self.model, content, {name: path[name] for name in path if name in self.model.model_fields})
-        return _validate(self.model, content)
+        return validate(self.model, content)
 
     def _ignored(self, content: Any) -> tuple[str, ...]:
         return ignored_fields(self.model, content, project_field=self.project_field)
@@ -131,7 +131,8 @@ def _message(model: type[S], content: Any, path: dict[str, Any]) -> S:
     return message
 
 
-def _validate(model: type[S], content: Any) -> S:
+def validate(model: type[S], content: Any) -> S:
+    """Return JSON as a value of `model`. Raises `Permanent` `invalid`."""
     try:
         return model.model_validate_json(json.dumps(content), strict=True)
     except ValidationError as error:

@@ -63,9 +63,9 @@ def parse_job(text: str) -> JobRef:
     return JobRef(namespace=namespace, name=name)
 
 
-async def known_job(memory: Memory, namespace: str, name: str) -> Node:
-    """Return a job that lineage knows. Raises `Permanent` `not_found`."""
+async def known_job(memory: Memory, namespace: str, name: str, field: str = "name") -> Node:
+    """Return a job that lineage knows. Raises `Permanent` `not_found` for `field`."""
     start = job(*await memory.redact_names((namespace, name)))
     if await memory.get("jobs", start.id) is None:
-        raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="name", problem="is not a known job"),))
+        raise Permanent(ErrorCode.NOT_FOUND, (Problem(field=field, problem="is not a known job"),))
     return start

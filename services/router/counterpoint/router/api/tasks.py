@@ -1,6 +1,5 @@
 """Tasks over HTTP: submission, reading, waiting, and interventions."""
 
-import asyncio
 import re
 from datetime import timedelta
 from typing import Annotated, Any
@@ -11,13 +10,14 @@ from counterpoint.client import Memory, record, records
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.interventions import Override
-from counterpoint.proto.memory import Commit, Get, List
+from counterpoint.proto.memory import Commit, List
 from counterpoint.proto.messages import Id, Shape, utc_now
-from counterpoint.proto.tasks import ENDED, State, SubmitTask, Task
+from counterpoint.proto.tasks import State, SubmitTask, Task
 from counterpoint.proto.validation import ignored_fields
 from counterpoint.router.api.body import RequestBody, item_json, json_body, reply
 from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.api.openapi import request_body
+from counterpoint.router.api.task_state import current_task, is_settled, wait_for_task
 from counterpoint.router.intake import interventions
 from counterpoint.router.intake.admission import (
     Acceptance,
@@ -264,47 +264,13 @@ async def cancel_task(
     return receipt
 
 
-def is_settled(task_record: Task) -> bool:
-    """Return whether a task has ended or waits for input."""
-    return task_record.state in ENDED or task_record.state == "input_required"
-
-
-async def wait_for_task(context: RequestContext, task_id: str, wait_s: float) -> Task:
-    """Return a task once it is settled, or after `wait_s`. Raises `Permanent` `unknown_task`."""
-    settings, clock = context.resources.settings, asyncio.get_running_loop()
-    deadline = clock.time() + min(wait_s, settings.wait_limit_s)
-    with context.resources.hub.listen(context.project, task_id) as listener:
-        while True:
-            listener.clear()
-            task_record = await listener.until_closed(_current_task(context, task_id))
-            remaining_s = deadline - clock.time()
-            if is_settled(task_record) or remaining_s <= 0:
-                return task_record
-            await listener.wait(min(remaining_s, settings.poll_s))
-            if listener.closed:
-                return task_record
-
-
-async def _current_task(context: RequestContext, task_id: str) -> Task:
-    tasks_found, accepted = await context.memory().query(
-        Get(store="tasks", id=task_id), Get(store=STORE, id=task_key(task_id))
-    )
-    submission = record(accepted.items[0], Submission) if accepted.items else None
-    if tasks_found.items:
-        task_record = record(tasks_found.items[0], Task)
-        return task_record.model_copy(update={"ignored": submission.ignored}) if submission else task_record
-    if submission is None:
-        raise interventions.unknown_task(context.project)
-    return submission.as_task()
-
-
 async def _receipt(
     context: RequestContext, task_id: str, ignored: tuple[str, ...], report: ReportOutcome | None = None
 ) -> InterventionReceipt:
     """Return the receipt of an intervention. Raises `Permanent` `unknown_task`."""
     if not context.may("read"):
         return InterventionReceipt(task_id=task_id, ignored=ignored)
-    task_record = await _current_task(context, task_id)
+    task_record = await current_task(context, task_id)
     return InterventionReceipt(
         task_id=task_id, state=task_record.state, late=is_late(task_record, report), ignored=ignored
     )

@@ -1,10 +1,10 @@
 """`counterpoint dead-letters list`: list dead letters."""
 
-from counterpoint.card.words import when
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.options import Limit
 from counterpoint.cli.render.table import table
 from counterpoint.cli.session import CommandSession
+from counterpoint.proto.words import when
 
 
 @command("list", Panel.LOOK, "counterpoint dead-letters list")

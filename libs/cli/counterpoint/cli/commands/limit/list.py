@@ -3,12 +3,12 @@
 from decimal import Decimal
 from typing import Any
 
-from counterpoint.card.words import when
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.commands.costs import dollars
 from counterpoint.cli.projects import note_others
 from counterpoint.cli.render.table import table
 from counterpoint.cli.session import CommandSession
+from counterpoint.proto.words import when
 
 
 @command("list", Panel.OPERATE, "counterpoint limit list")

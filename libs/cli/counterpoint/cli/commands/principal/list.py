@@ -1,10 +1,10 @@
 """`counterpoint principal list`: list principals."""
 
-from counterpoint.card.words import when
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.options import Limit
 from counterpoint.cli.render.table import table
 from counterpoint.cli.session import CommandSession
+from counterpoint.proto.words import when
 
 
 @command("list", Panel.OPERATE, "counterpoint principal list")

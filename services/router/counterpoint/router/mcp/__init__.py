@@ -1,0 +1,1 @@
+"""MCP: tools, resources and prompts for calling agents (docs/mcp.md)."""

@@ -1,0 +1,74 @@
+"""Resources: tasks, their cards and lines, records of memory, and lineage."""
+
+import json
+from urllib.parse import unquote
+
+from fastmcp import FastMCP
+
+from counterpoint.card import card, markdown
+from counterpoint.graph.lineage import lineage_of
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.router.api.search import hit_json
+from counterpoint.router.api.task_line import read_line
+from counterpoint.router.api.tasks import escalated_tasks, read_task
+from counterpoint.router.mcp.caller import caller
+from counterpoint.router.mcp.lineage import job_named
+
+JSON, MARKDOWN = "application/json", "text/markdown"
+_STORES = ("documents", "chunks", "attempts", "decisions", "entities")
+_DEPTH = 5
+_WAITING = 20
+
+
+async def task(task_id: str, project: str | None = None) -> str:
+    """A task as JSON."""
+    return (await read_task(caller(project), task_id)).model_dump_json(exclude_none=True)
+
+
+async def task_card(task_id: str, project: str | None = None) -> str:
+    """The card of a task as markdown: what failed, what is known, what to do next."""
+    return markdown(card(await read_task(caller(project), task_id)))
+
+
+async def line(task_id: str, project: str | None = None) -> str:
+    """The line of a task as JSON: every action of every agent, and the decisions."""
+    return json.dumps(await read_line(caller(project), task_id), ensure_ascii=False)
+
+
+async def memory_record(store: str, record_id: str, project: str | None = None) -> str:
+    """A record of memory as JSON: a document, chunk, attempt, decision or entity."""
+    context = caller(project)
+    context.require("read")
+    item = await context.memory().get(store, unquote(record_id)) if store in _STORES else None
+    if item is None:
+        problem = f"is not a record of project {context.project} in {', '.join(_STORES)}"
+        raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="uri", problem=problem),))
+    return json.dumps(hit_json(item), ensure_ascii=False)
+
+
+async def lineage(job: str, project: str | None = None) -> str:
+    """The jobs and data sets around a job as JSON. The job is its name, or NAMESPACE/NAME percent-encoded."""
+    context = caller(project)
+    context.require("read")
+    memory = context.memory()
+    around = await lineage_of(memory, await job_named(memory, unquote(job)), depth=_DEPTH)
+    return around.model_dump_json(exclude_none=True)
+
+
+async def escalations() -> str:
+    """The cards of the tasks that wait for a person or an agent, as markdown."""
+    tasks, _ = await escalated_tasks(caller(), _WAITING)
+    return "\n\n---\n\n".join(markdown(card(each)) for each in tasks) or "Nothing waits."
+
+
+def add_resources(server: FastMCP) -> None:
+    """Add all resources to a server."""
+    server.resource("escalations://open", mime_type=MARKDOWN)(escalations)
+    for uri, read, mime_type in (
+        ("task://{task_id}{?project}", task, JSON),
+        ("card://{task_id}{?project}", task_card, MARKDOWN),
+        ("line://{task_id}{?project}", line, JSON),
+        ("memory://{store}/{record_id}{?project}", memory_record, JSON),
+        ("lineage://{job}{?project}", lineage, JSON),
+    ):
+        server.resource(uri, mime_type=mime_type)(read)
