@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.bus.fair_limiter import FairLimiter
-from counterpoint.bus.turns import Turn, TurnQueue
+from counterpoint.bus.turns import TurnQueue, WaitingTurn
 from counterpoint.router.intake.priority import HORIZON, WEIGHTS, turn_of_body, turn_of_task
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
@@ -67,7 +67,7 @@ def test_weights_share_the_turns() -> None:
     queue = TurnQueue[str]()
     for n in range(30):
         for priority, weight in WEIGHTS.items():
-            queue.push(priority, Turn(weight, n))
+            queue.push(priority, WaitingTurn(weight, n))
     taken = [queue.pop() for _ in range(2 * ALL)]
     assert {priority: taken.count(priority) for priority in WEIGHTS} == {
         priority: 2 * weight for priority, weight in WEIGHTS.items()
@@ -97,7 +97,7 @@ def test_within_a_priority_the_earlier_deadline_is_first_then_the_earlier_arriva
 )
 def test_the_turn_of_a_body_whatever_it_is(body: bytes, turn: tuple[str, int]) -> None:
     priority, minutes = turn
-    assert turn_of_body(body, NOW) == Turn(WEIGHTS[priority], (NOW + timedelta(minutes=minutes)).timestamp())
+    assert turn_of_body(body, NOW) == WaitingTurn(WEIGHTS[priority], (NOW + timedelta(minutes=minutes)).timestamp())
 
 
 JSON: Any = st.recursive(
@@ -114,7 +114,7 @@ def test_any_deadline_gives_a_turn(deadline: Any) -> None:
 async def test_a_limiter_admits_the_urgent_waiter_before_the_backlog_of_its_project() -> None:
     limiter, came = FairLimiter(1), list[str]()
 
-    async def wait(name: str, turn: Turn) -> None:
+    async def wait(name: str, turn: WaitingTurn) -> None:
         async with limiter.slot("p", turn=turn):
             came.append(name)
 

@@ -6,130 +6,33 @@ All services are real except the developer, whose deliveries this process takes,
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import asyncpg
-import httpx
-from pydantic import SecretStr
 
 from counterpoint import bus
+from counterpoint.bench.developer_stack import DeveloperStack, developer_stack
 from counterpoint.bench.gateway_calls import measure_first_token, measure_limits, measure_single_calls
 from counterpoint.bench.processes import tree_pss_mb
 from counterpoint.bench.report import BenchReport, Measurement, exit_on_sigterm, log_warnings_only, p50, progress
 from counterpoint.bench.synthetic_incidents import synthetic_incidents
-from counterpoint.bus import BusSettings, Service
-from counterpoint.cli.demo.provider import MODEL, simulated_provider, variables
-from counterpoint.client import Gateway, Memory
+from counterpoint.cli.demo.provider import simulated_provider, variables
+from counterpoint.client import Memory
 from counterpoint.developer.evidence.calibration import load_calibration
 from counterpoint.developer.evidence.gather import gather
 from counterpoint.developer.policies.lanes import conclude
 from counterpoint.developer.policies.review import review
-from counterpoint.local.credentials import load_credentials
-from counterpoint.local.service import COMMANDS, NATS_USERS, JobName, ServiceName
 from counterpoint.local.stack import Stack
-from counterpoint.local.state_file import read_state
-from counterpoint.proto.memory import Commit
 from counterpoint.proto.signature import signature
 from counterpoint.proto.tasks import TaskDelegated
 from counterpoint.router.intake.lanes import routing
 
-PROJECT = "bench"
 IDLE_S = 2.0
 INCIDENTS, FAILURES, REPEATS = 200, 30, 5
 """Past incidents in memory, failures that are decided, and decisions of each."""
 
-Work = Callable[[TaskDelegated, Memory], Awaitable[None]]
 
-
-class PostgresLogin(NamedTuple):
-    """The superuser's login."""
-
-    host: str
-    port: int
-    user: str
-    password: str
-    database: str = "counterpoint"
-
-
-@dataclass
-class AgentsStack:
-    """A stack whose developer is this process. `work` handles the next deliveries."""
-
-    stack: Stack
-    http: httpx.AsyncClient
-    postgres: "asyncpg.Connection[asyncpg.Record]"
-    postgres_login: PostgresLogin
-    gateway: Gateway
-    gateway_url: str
-    work: Work | None = None
-
-    async def deliver(self, task: dict[str, Any], work: Work) -> None:
-        """Submit a task, and wait until its delivery to the developer was worked on. Raises what `work` raises."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        async def worked(message: TaskDelegated, memory: Memory) -> None:
-            try:
-                await work(message, memory)
-            except BaseException as error:
-                done.set_exception(error)
-                raise
-            else:
-                done.set_result(None)
-
-        self.work = worked
-        (await self.http.post("/v1/tasks", json=task)).raise_for_status()
-        await done
-
-    async def handle(self, message: TaskDelegated, memory: Memory) -> Commit:
-        """Handle a delivery."""
-        if self.work is not None:
-            await self.work(message, memory)
-        return Commit()
-
-
-@asynccontextmanager
-async def agents_stack(folder: Path) -> AsyncIterator[AgentsStack]:
-    """Run a stack in `folder`, with this process as its developer."""
-    idle: dict[ServiceName | JobName, tuple[str, ...]] = {
-        "developer": (*COMMANDS["developer"][:1], "-m", "counterpoint.bench.stub_services", "developer", "idle")
-    }
-    stack = Stack(folder, http_port=0, commands={**COMMANDS, **idle})
-    await stack.start()
-    try:
-        secrets, ports = load_credentials(folder / "secrets.json", NATS_USERS), read_state(folder / "state.json").ports
-        login = BusSettings(
-            nats_url=stack.endpoints.nats, nats_user="developer", nats_password=SecretStr(secrets.nats["developer"])
-        )
-        developer = Service("developer", login)
-        url = f"http://127.0.0.1:{ports['gateway']}"
-        gateway = Gateway(url, model=MODEL)
-        postgres_login = PostgresLogin("127.0.0.1", ports["postgres"], "postgres", secrets.postgres.superuser)
-        headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
-        async with httpx.AsyncClient(
-            base_url=stack.endpoints.http, headers=headers, params={"project": PROJECT}, timeout=120
-        ) as http:
-            postgres = await asyncpg.connect(**postgres_login._asdict())
-            of = AgentsStack(stack, http, postgres, postgres_login, gateway, url)
-            developer.on(TaskDelegated)(of.handle)
-            living = asyncio.create_task(developer.live())
-            try:
-                yield of
-            finally:
-                developer.stop()
-                await asyncio.gather(living, return_exceptions=True)
-                await gateway.close()
-                await postgres.close()
-    finally:
-        await stack.stop()
-
-
-async def measure_deciding(of: AgentsStack, report: BenchReport) -> None:
+async def measure_deciding(of: DeveloperStack, report: BenchReport) -> None:
     """Measure the processor time of the pure decisions on failures, some of which are known."""
     past = list(islice(synthetic_incidents(INCIDENTS + FAILURES // 2), INCIDENTS + FAILURES // 2))
     (await of.http.post("/v1/attempts", json={"incidents": past[:INCIDENTS]})).raise_for_status()
@@ -173,7 +76,7 @@ async def run(folder: Path) -> BenchReport:
     with simulated_provider("It was the disk.") as provider, variables(provider.environment()):
         # A slow import within a delivery would have the bus deliver again.
         await asyncio.to_thread(import_module, "litellm")
-        async with agents_stack(folder / "stack") as of:
+        async with developer_stack(folder / "stack") as of:
             progress("deciding")
             await measure_deciding(of, report)
 

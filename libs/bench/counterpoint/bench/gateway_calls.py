@@ -3,20 +3,18 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 import httpx
 
+from counterpoint.bench.developer_stack import DeveloperStack
 from counterpoint.bench.report import BenchReport, Measurement, p50
 from counterpoint.cli.demo.provider import MODEL, SimulatedProvider
 from counterpoint.client import Gateway, Memory
 from counterpoint.proto.errors import Denied
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.tasks import TaskDelegated
-
-if TYPE_CHECKING:
-    from counterpoint.bench.agents import AgentsStack
 
 SAMPLES, WARM_UP, RUNS = 40, 5, 3
 PARALLEL = 64
@@ -125,7 +123,7 @@ async def measure_first_token(url: str, memory: Memory, provider: SimulatedProvi
     report.measures.append(Measurement(name, "ms", tuple(differences), 15.0))
 
 
-async def measure_limits(of: "AgentsStack", report: BenchReport) -> None:
+async def measure_limits(of: DeveloperStack, report: BenchReport) -> None:
     """Measure parallel calls under five limits, beside raw transactions on as many rows, and what exceeds a limit."""
     for limit in LEVELS:
         (await of.http.put("/v1/limits", json={**limit, "usd": "100"})).raise_for_status()
@@ -150,7 +148,7 @@ async def measure_limits(of: "AgentsStack", report: BenchReport) -> None:
     await _measure_excess(of, report)
 
 
-async def _raw_transactions(of: "AgentsStack", run: str) -> float:
+async def _raw_transactions(of: DeveloperStack, run: str) -> float:
     """Return the rate of two transactions on the rows of five levels and one call, `PARALLEL` at once."""
     async with asyncpg.create_pool(**of.postgres_login._asdict(), min_size=8, max_size=8) as pool:
 
@@ -165,7 +163,7 @@ async def _raw_transactions(of: "AgentsStack", run: str) -> float:
         return PARALLEL / (time.perf_counter() - began)
 
 
-async def _measure_excess(of: "AgentsStack", report: BenchReport) -> None:
+async def _measure_excess(of: DeveloperStack, report: BenchReport) -> None:
     """Let parallel calls meet a limit that some of them would exceed; report by how much it is exceeded."""
     tokens = 8_000
     excess = list[float]()

@@ -25,7 +25,7 @@ from counterpoint.bus.readiness import Readiness
 from counterpoint.bus.settings import BusSettings
 from counterpoint.bus.streams import PULL_S, ConsumerSpec, consumer_specs
 from counterpoint.bus.telemetry import DELIVERIES
-from counterpoint.bus.turns import Turn
+from counterpoint.bus.turns import WaitingTurn
 from counterpoint.client import Memory
 from counterpoint.guard.policy import policy
 from counterpoint.proto import subjects
@@ -36,7 +36,7 @@ from counterpoint.proto.messages import Message
 
 log = structlog.get_logger()
 
-TurnOf = Callable[[bytes, datetime], Turn]
+TurnOf = Callable[[bytes, datetime], WaitingTurn]
 """From the body of a message and its time in the stream to its turn. Any body is possible."""
 
 

@@ -9,14 +9,13 @@ from counterpoint.developer.agent.readings import Reading, attempt_reading, docu
 from counterpoint.developer.evidence.attempts import NO_OUTCOME, EarlierAttempt
 from counterpoint.developer.evidence.calibration import Calibration
 from counterpoint.developer.evidence.failure import failure_of_attempt
-from counterpoint.developer.evidence.providers import match
 from counterpoint.developer.evidence.search_query import QUERY_CHARS
 from counterpoint.developer.excerpts.relevance import hits
 from counterpoint.graph.lineage import lineage_of
 from counterpoint.graph.names import Node, NodeKind, job
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.memory import HybridSearch, Item, Line, List
-from counterpoint.proto.providers import Provider
+from counterpoint.proto.providers import Provider, provider_of
 from counterpoint.proto.tasks import TaskDelegated
 
 PASSAGES, ATTEMPTS, RUNS, ACTIONS = 6, 6, 8, 20
@@ -94,7 +93,7 @@ async def _providers(around: Surroundings, arguments: Mapping[str, str]) -> tupl
     async for page in around.memory.pages(List(store="providers", limit=1000)):
         items += page.items
     index = readable(items, Provider)
-    found = match(arguments["system"], [provider for _, provider in index])
+    found = provider_of(arguments["system"], [provider for _, provider in index])
     return tuple(
         record_reading(
             "provider",

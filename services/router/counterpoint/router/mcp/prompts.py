@@ -2,7 +2,8 @@
 
 from fastmcp import FastMCP
 
-from counterpoint.card import card, markdown
+from counterpoint.card.content import card
+from counterpoint.card.render import markdown
 from counterpoint.router.api.task_line import read_line
 from counterpoint.router.api.tasks import escalated_tasks, read_task
 from counterpoint.router.mcp.caller import caller

@@ -5,7 +5,8 @@ from urllib.parse import unquote
 
 from fastmcp import FastMCP
 
-from counterpoint.card import card, markdown
+from counterpoint.card.content import card
+from counterpoint.card.render import markdown
 from counterpoint.graph.lineage import lineage_of
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.router.api.search import hit_json

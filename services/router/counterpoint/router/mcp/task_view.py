@@ -3,7 +3,8 @@
 from fastmcp.tools.base import ToolResult
 from mcp_types import TextContent
 
-from counterpoint.card import card, markdown
+from counterpoint.card.content import card
+from counterpoint.card.render import markdown
 from counterpoint.proto.messages import Shape
 from counterpoint.proto.tasks import ENDED, Need, Task
 
