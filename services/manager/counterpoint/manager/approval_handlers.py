@@ -1,6 +1,7 @@
 """Handlers of approvals: reads and writes of limits around the pure decisions of `approvals`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from counterpoint.client import Memory, put, record, records
 from counterpoint.guard.policy import ApprovalPolicy
@@ -72,7 +73,7 @@ class ApprovalDesk:
         lifts = lifts_for(refused, await read_counted(memory, task))
         if not lifts:
             return None, ()
-        asked = history.spend.model_copy(update={"refused": None})
+        asked = history.spend.model_copy(update={"refused": None, "warnings": ()})
         return approvals.held_call(refused, lifts), (put("spend", task.task_id, asked, existing=history.spend_item),)
 
     async def _lift(self, memory: Memory, history: TaskHistory, approval: Approval) -> Decision:
@@ -94,6 +95,17 @@ class ApprovalDesk:
             return approvals.release(history, approval, memory.now)
         decided = approvals.decided(history, approval)
         return approvals.hold(decided, message, act, memory.id("approval"), memory.now, self._policy.expires_s)
+
+
+def with_warnings(history: TaskHistory, update: TaskUpdate, writes: tuple[Write, ...]) -> Decision:
+    """Add the warnings of soft limits to an update, and take them out of the spending record."""
+    warnings, task_id = history.spend.warnings, history.task.task_id
+    if not warnings:
+        return update, writes
+    if not any((write.store, write.id) == ("spend", task_id) for write in writes):
+        passed_on = history.spend.model_copy(update={"warnings": ()})
+        writes += (put("spend", task_id, passed_on, existing=history.spend_item),)
+    return replace(update, warnings=warnings), writes
 
 
 async def read_counted(memory: Memory, task: Task) -> list[CountedSpend]:
