@@ -96,7 +96,7 @@ def test_within_a_priority_the_earlier_deadline_is_first_then_the_earlier_arriva
     ],
 )
 def test_the_turn_of_a_body_whatever_it_is(body: bytes, urgency: tuple[str, int]) -> None:
-    priority, minutes = turn
+    priority, minutes = urgency
     assert urgency_of_body(body, NOW) == Urgency(WEIGHTS[priority], (NOW + timedelta(minutes=minutes)).timestamp())
 
 

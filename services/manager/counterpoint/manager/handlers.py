@@ -7,6 +7,7 @@ from counterpoint.client import Memory, put, records
 from counterpoint.guard.policy import ApprovalPolicy, policy
 from counterpoint.manager import developer_results, interventions, outcomes
 from counterpoint.manager.approval_handlers import ApprovalDesk, Decision, with_warnings
+from counterpoint.manager.approvals import is_current
 from counterpoint.manager.declared_links import changes_card
 from counterpoint.manager.knowledge import INGESTED, ends_ingest, ingested_since
 from counterpoint.manager.routing import first_attempt
@@ -17,6 +18,7 @@ from counterpoint.manager.task_history import TaskHistory, read_task_history, ta
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import TaskUpdate, without_effect
 from counterpoint.manager.timers import reassessment, timer_name
+from counterpoint.manager.triggers import trigger_of
 from counterpoint.proto.approvals import ApprovalDecided
 from counterpoint.proto.attempts import TaskOutcomeReported
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
@@ -80,6 +82,8 @@ class ManagerHandlers:
     async def _on_worked(self, memory: Memory, history: TaskHistory, message: TaskWorked) -> Decision:
         if update := developer_results.returned(history, message, memory.now):
             return update, ()
+        if is_current(history, message) and (trigger := trigger_of(history, message)):
+            return developer_results.handed_over(history, message, trigger, memory.now), ()
         if held := await self._approvals.held(memory, history, message):
             return held
         recently_ingested = message.outcome == "stopped" and await _was_ingested_since(

@@ -25,7 +25,7 @@ def urgency_of_task(priority: str, deadline: datetime | None, arrived_at: dateti
 
 
 def urgency_of_body(data: bytes, arrived_at: datetime) -> Urgency:
-    """Return the urgency of a submission, bare or in a structured event. A body that is invalid is refused in its turn."""
+    """Return the urgency of a submission, bare or in a structured event. An invalid body is refused in its turn."""
     try:
         body = json.loads(data)
     except (ValueError, RecursionError):
