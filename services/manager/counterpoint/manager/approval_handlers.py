@@ -12,6 +12,7 @@ from counterpoint.manager.gateway.limited_spending import read_limited_spending
 from counterpoint.manager.gateway.limits import applied_limits
 from counterpoint.manager.task_history import TaskHistory
 from counterpoint.manager.task_update import ReasoningStep, TaskUpdate, without_effect
+from counterpoint.manager.workflow import AWAITS_APPROVAL
 from counterpoint.proto.approvals import Approval, ApprovalDecided, Lift
 from counterpoint.proto.limits import LIMITS_MAX, LimitScope, StoredLimit
 from counterpoint.proto.limits import STORE as LIMITS
@@ -54,6 +55,8 @@ class ApprovalDesk:
     def on_due(self, memory: Memory, history: TaskHistory) -> TaskUpdate:
         """Expire the approval that the task waits for, unless a person has decided in time."""
         approval = approvals.awaited(history)
+        if approval is None and history.workflow_state == AWAITS_APPROVAL and history.approval is None:
+            return approvals.drop(history, None, memory.now)
         if approval is None:
             return without_effect(history, "the end of the time for an approval")
         expired = approval.expired(memory.now)

@@ -15,7 +15,7 @@ from counterpoint.proto.messages import Id, Shape
 from counterpoint.router.api.body import RequestBody, item_json, json_body, reply
 from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.api.openapi import request_body
-from counterpoint.router.intake.task_links import STORE, check_not_merged, link_messages, link_writes, sides_of
+from counterpoint.router.intake.task_links import STORE, check_not_merged, declare, link_messages, sides_of
 from counterpoint.router.paging import Cursor, Limit, ListPage, page
 
 router = APIRouter(prefix="/v1/links", tags=["tasks"])
@@ -46,7 +46,8 @@ class Links(Shape):
     "", status_code=201, responses={201: {"model": Links}}, response_model=None, openapi_extra=request_body(NewLinks)
 )
 async def create(body: Annotated[RequestBody[NewLinks], json_body(NewLinks)]) -> Response:
-    """Declare tasks to be the same failure, different failures, or one task. The latest declaration counts."""
+    """Declare tasks to be the same failure, different failures, or one task. The latest declaration counts; one that
+    repeats it starts no work."""
     context, value = body.context, body.value
     _check_role(context, value.relation)
 
@@ -55,11 +56,11 @@ async def create(body: Annotated[RequestBody[NewLinks], json_body(NewLinks)]) ->
         if value.relation == "merged":
             await check_not_merged(memory, sides[0])
         reporter = context.reporter()
-        written, writes = await link_writes(
+        declared = await declare(
             memory, _pairs(value.relation, sides), value.relation, value.reason, reporter.by, reporter.by_kind
         )
-        told = await link_messages(memory, written, value.relation, reporter.by, reporter.by_kind)
-        return Links(items=written), Commit(writes=writes, messages=told)
+        told = await link_messages(memory, declared.new, value.relation, reporter.by, reporter.by_kind)
+        return Links(items=declared.links), Commit(writes=declared.writes, messages=told)
 
     return reply(await context.commit(linked), 201)
 

@@ -1,6 +1,7 @@
 """Links between tasks: the same failure, different failures, or one task."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from counterpoint.client import Memory, put, record, records, send
 from counterpoint.proto.attempts import Attempt
@@ -25,7 +26,7 @@ async def split_writes(
             raise Permanent(ErrorCode.INVALID, (problem,))
     side = side_of(task)
     pairs = [(side, other) for other in others]
-    return (await link_writes(memory, pairs, "different", reason, by, by_kind))[1]
+    return (await declare(memory, pairs, "different", reason, by, by_kind)).writes
 
 
 async def sides_of(memory: Memory, ids: Sequence[str], field: str = "tasks") -> list[Side]:
@@ -110,16 +111,25 @@ async def check_not_merged(memory: Memory, side: Side) -> None:
             raise Permanent(ErrorCode.INVALID, (Problem(field="tasks[0]", problem=problem),))
 
 
-async def link_writes(
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """Links, the writes that replace earlier ones, and those of the links that declare something new."""
+
+    links: tuple[Link, ...]
+    writes: tuple[Write, ...]
+    new: tuple[Link, ...]
+
+
+async def declare(
     memory: Memory,
     pairs: Iterable[tuple[Side, Side]],
     relation: Relation,
     reason: str | None,
     by: str,
     by_kind: str,
-) -> tuple[tuple[Link, ...], tuple[Write, ...]]:
-    """Return the links of some pairs, and the writes that replace earlier ones."""
-    links, writes = list[Link](), list[Write]()
+) -> Declaration:
+    """Declare the relation of some pairs."""
+    links, writes, new = list[Link](), list[Write](), list[Link]()
     keyed_pairs = [(link_id(one.task_id, other.task_id), one, other) for one, other in pairs]
     existing_links: list[Item | None] = []
     for found in await memory.query(*(Get(store=STORE, id=each) for each, _, _ in keyed_pairs)):
@@ -137,14 +147,16 @@ async def link_writes(
         )
         links.append(link)
         writes.append(put(STORE, each, link, existing=existing))
-    return tuple(links), tuple(writes)
+        if existing is None or record(existing, Link).relation != relation:
+            new.append(link)
+    return Declaration(tuple(links), tuple(writes), tuple(new))
 
 
 async def link_messages(
     memory: Memory, links: Sequence[Link], relation: Relation, by: str, by_kind: str
 ) -> tuple[Outgoing, ...]:
     """Return the messages that tell open tasks of their new links. The parts of a merge are not told."""
-    if relation == "merged":
+    if relation == "merged" or not links:
         return ()
     task_ids = dict.fromkeys(side.task_id for link in links for side in link.pair)
     found = await memory.query(*(Get(store="tasks", id=each) for each in task_ids))
