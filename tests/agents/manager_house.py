@@ -156,6 +156,7 @@ class House(FakeMemory):
         delegated = given.message
         assert isinstance(delegated, TaskDelegated)
         action_id = self.foreign_action(task_id, "developer", "assess", delegated.after)
+        confidence_of_attempt = more.pop("confidence_of_attempt", None)
         text = more.pop("text", None if outcome == "stopped" else f"text of attempt {delegated.attempt}")
         attempt_id = None
         if outcome == "proposed" and not more.get("objections"):
@@ -170,6 +171,7 @@ class House(FakeMemory):
                 error_message=error,
                 error_signature=signature(error).digest if error else None,
                 tried=text or "",
+                confidence=confidence_of_attempt,
                 by="developer",
                 override_by=delegated.override.by if delegated.override else None,
                 at=self.now,

@@ -61,7 +61,7 @@ class House(FakeMemory):
         assert message_type.TYPE in policy().consumed("router")
         return lambda handler: self.handlers.setdefault(message_type.TYPE, handler)
 
-    def limit_intake(self, message_type: type[Message], limiter: FairLimiter, turn_of: Any) -> None:
+    def limit_intake(self, message_type: type[Message], limiter: FairLimiter, urgency_of: Any) -> None:
         assert message_type.TYPE in self.handlers
 
     def on_rejected(self, announce: Any) -> None:

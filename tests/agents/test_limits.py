@@ -12,6 +12,7 @@ from agents.gateway_world import PRICED, UNPRICED, Door, World, client, develope
 from hypothesis import given
 from hypothesis import strategies as st
 from memory_service.house import DELEGATED, PERSON, House, task_body
+from starlette.responses import Response
 
 from counterpoint.client import Gateway, Memory
 from counterpoint.manager.gateway.limits import applied_limits
@@ -24,6 +25,7 @@ from counterpoint.proto.memory import List, Outgoing, Write
 pytestmark = pytest.mark.xdist_group("litellm")  # its import takes seconds
 QUESTION = [{"role": "user", "content": "Why did it fail?"}]
 OUTSIDE = ProviderLimits(models=(PRICED, UNPRICED))
+DEAR = "openai/gpt-4o"
 AT = datetime(2026, 2, 28, 23, 59, tzinfo=UTC)
 
 
@@ -210,3 +212,55 @@ def test_a_limit_applies_to_what_its_scope_and_name_say() -> None:
 def test_a_limit_without_sense_is_refused(fields: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         StoredLimit(project="p", by="ana", at=AT, **fields)
+
+
+@pytest.fixture
+async def choosing(door: Door, outside: World) -> AsyncIterator[Gateway]:
+    """The developer's client of a gateway whose first model is dear, with two fallbacks."""
+    limits = ProviderLimits(models=(DEAR,), fallbacks=(UNPRICED, PRICED), tries=1)
+    async with gateway(door, limits) as (url, _):
+        made = client(url, DEAR)
+        yield made
+        await made.close()
+
+
+async def warnings_of(house: House, project: str, task: str) -> list[str]:
+    body = await house.body(project, "spend", task) or {}
+    return list(body.get("warnings", ()))
+
+
+async def test_over_a_soft_limit_a_cheaper_model_writes_and_one_warning_is_noted(
+    choosing: Gateway, door: Door, project: str
+) -> None:
+    first, second = await working(door, project, "t-1"), await working(door, project, "t-2")
+    await limit(door.house, project, soft_tokens=100_000, period="day")
+    assert (await generated(choosing, first, "k", max_tokens=20)).usage.model == DEAR
+    assert await warnings_of(door.house, project, "t-1") == []
+    await limit(door.house, project, scope="task", name="t-1", soft_usd="0")
+    made = await generated(choosing, first, "l", max_tokens=20)
+    assert made.usage.model == PRICED
+    (warning,) = await warnings_of(door.house, project, "t-1")
+    assert warning.startswith("the soft part of the limit of task t-1 is reached: ")
+    await generated(choosing, first, "m", max_tokens=20)
+    assert await warnings_of(door.house, project, "t-1") == [warning]
+    assert (await generated(choosing, second, "k", max_tokens=20)).usage.model == DEAR
+
+
+async def test_a_soft_limit_refuses_nothing(door: Door, outside: World, project: str) -> None:
+    memory = await working(door, project, "t-1")
+    await limit(door.house, project, soft_usd="0")
+    async with gateway(door, ProviderLimits(models=(UNPRICED, PRICED), fallbacks=(PRICED,), tries=1)) as (url, _):
+        alone, unpriced = client(url), client(url, UNPRICED)
+        assert (await generated(alone, memory, "k")).usage.model == PRICED
+        outside.answers = [Response(status_code=503)]
+        made = await generated(unpriced, memory, "l")
+        assert made.usage.model == UNPRICED, "the cheaper one is not available"
+        await alone.close()
+        await unpriced.close()
+    (record,) = (await spent(door.house, project)).values()
+    assert (record["warned"], record["unpriced"]) == (True, 1)
+
+
+def test_a_soft_amount_is_below_the_hard_one() -> None:
+    with pytest.raises(ValueError, match="soft_usd must be less than usd"):
+        StoredLimit(project="p", by="ana", at=AT, usd=Decimal(2), soft_usd=Decimal(2))

@@ -446,3 +446,21 @@ def test_a_project_may_differ() -> None:
     changed = ApprovalPolicy.model_validate(policy().approvals.model_dump() | {"projects": {"orders": rules}})
     assert [changed.act("proposal", "autonomous", name) for name in ("orders", "sales")] == ["ask", "allow"]
     assert changed.act("spend", "autonomous", "orders") == "refuse"
+
+
+@pytest.mark.parametrize("spend", [False, True])
+def test_a_task_whose_approval_has_no_record_any_more_does_not_wait_for_ever(spend: bool) -> None:
+    house = House(approvals=ASKING)
+    house.route(**({"budget": {"tokens": 10}} if spend else {}))
+    if spend:
+        spent = SpendRecord(task_id="t1", limit_tokens=10, refused=REFUSED)
+        house.put("spend", "t1", spent.model_dump(mode="json", exclude_none=True))
+    house.developer("answered" if spend else "proposed")
+    assert house.task().waiting_for == "approval"
+    house.drop("approvals", pending(house).approval_id)
+    house.wait(HOUR)
+    task = house.task()
+    assert (task.waiting_for, task.approval) == ("override", None)
+    assert task.escalation is not None
+    assert task.escalation.code == "not_approved"
+    assert "the approval is gone" in task.escalation.needs[0].what

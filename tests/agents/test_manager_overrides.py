@@ -92,7 +92,7 @@ def test_take_over_while_the_developer_works() -> None:
     house = House()
     house.route()
     under_way = house.work_under_way()[-1]
-    house.override(instruction="take over")
+    house.override(instruction="take over and load the file by hand")
     assert house.last(TaskDelegated).attempt == 2
     assert house.developer("proposed", given=under_way) == "stale"
     house.developer("proposed")

@@ -310,7 +310,7 @@ class Lives(RuleBasedStateMachine):
         error=st.sampled_from(ERRORS),
         evidence=st.sampled_from(["reported", "observed"]),
         by=st.sampled_from([None, None, "proposal", "something_else", "nothing"]),
-        note=st.sampled_from([None, "unlocked the user"]),
+        note=st.sampled_from([None, "unlocked the user", "take over please"]),
     )
     def outcome_comes(
         self, outcome: str, attempt: int | None, error: str | None, evidence: str, by: str | None, note: str | None
@@ -319,9 +319,9 @@ class Lives(RuleBasedStateMachine):
         more = {"attempt": attempt, "error_message": error, "evidence": evidence, "fixed_by": by, "note": note}
         self.house.outcome(outcome, **more)
 
-    @rule()
-    def override_comes(self) -> None:
-        self.house.override()
+    @rule(instruction=st.sampled_from(["do it so", "do it so", "take over"]))
+    def override_comes(self, instruction: str) -> None:
+        self.house.override(instruction=instruction)
 
     @rule(times=st.integers(1, 3))
     def documents_come(self, times: int) -> None:

@@ -1,12 +1,13 @@
 """A hard limit, from the refused call to the call that an approval pays for, on memory's real door."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from agents.gateway_world import PRICED, Door, World, client, developer, gateway
+from agents.gateway_world import PRICED, UNPRICED, Door, World, client, developer, gateway
 from agents.test_limits import generated, limit
 from memory_service.house import DELEGATED, PERSON, House, task_body
 
@@ -117,6 +118,47 @@ async def test_an_approval_pays_for_the_call_that_a_limit_refused(
     assert (await generated(asking, developer(door, again), "k")).text == outside.text
     assert len(outside.seen) == 1
     assert (await approval(door.house, project)).state == "applied"
+
+
+async def test_a_call_without_a_known_price_is_lifted_under_a_limit_of_tokens(
+    door: Door, outside: World, project: str
+) -> None:
+    delegated = await working(door.house, project, budget={"tokens": 10})
+    async with gateway(door, ProviderLimits(models=(UNPRICED,))) as (url, _):
+        asking = client(url, UNPRICED)
+        with pytest.raises(Denied, match="budget"):
+            await generated(asking, developer(door, delegated), "k")
+        await held(door, delegated)
+        assert (await task(door.house, project)).waiting_for == "approval"
+        (lift,) = (await approval(door.house, project)).lifts
+        assert (lift.by_usd, lift.cap_tokens) == (None, 10)
+        sent = await handle(door, *await decide(door, project), MANAGER.on_decided)
+        again = next(each for each in sent if door.house.sent[each].row.type == DELEGATED)
+        assert (await generated(asking, developer(door, again), "k")).text == outside.text
+        await asking.close()
+
+
+async def test_no_amount_of_dollars_covers_an_unknown_price(door: Door, project: str) -> None:
+    delegated = await working(door.house, project, budget={"usd": "1", "tokens": 10})
+    async with gateway(door, ProviderLimits(models=(UNPRICED,))) as (url, _):
+        asking = client(url, UNPRICED)
+        with pytest.raises(Denied, match="price is known"):
+            await generated(asking, developer(door, delegated), "k")
+        await asking.close()
+    await held(door, delegated)
+    assert (await task(door.house, project)).state == "completed"
+
+
+async def test_a_warning_of_a_soft_limit_is_a_decision_once(asking: Gateway, door: Door, project: str) -> None:
+    delegated = await working(door.house, project)
+    await limit(door.house, project, soft_tokens=1, period="month")
+    await generated(asking, developer(door, delegated), "k")
+    sent = await held(door, delegated)
+    decisions = [json.loads(door.house.sent[each].row.body) for each in sent]
+    (warned,) = [each for each in decisions if each.get("decision_type") == "budget"]
+    assert warned["agent"] == "manager"
+    assert "the soft part of the limit of project" in warned["reasoning"]
+    assert (await door.house.body(project, "spend", "t-1") or {})["warnings"] == []
 
 
 async def test_a_lift_ends_with_its_limit(asking: Gateway, door: Door, project: str) -> None:

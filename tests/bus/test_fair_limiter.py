@@ -17,7 +17,7 @@ from counterpoint.proto import subjects
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.memory import Commit
 from counterpoint.proto.tasks import SubmitTask
-from counterpoint.router.intake.priority import turn_of_body
+from counterpoint.router.intake.priority import urgency_of_body
 
 
 class Line:
@@ -107,7 +107,7 @@ async def test_a_project_behind_the_backlog_of_another_is_the_next_but_one(house
             await go.wait()
         return Commit()
 
-    service.limit_intake(SubmitTask, turns, turn_of_body)
+    service.limit_intake(SubmitTask, turns, urgency_of_body)
     async with alive(service), house.client("publisher") as outsider:
         await submit(outsider, busy, 20)
         await submit(outsider, other, 1)
@@ -132,7 +132,7 @@ async def test_those_that_wait_for_a_turn_when_their_service_ends_go_to_the_next
     for service in (first, second):
         service.on(SubmitTask)(submitted)
     turns = FairLimiter(1)
-    first.limit_intake(SubmitTask, turns, turn_of_body)
+    first.limit_intake(SubmitTask, turns, urgency_of_body)
     async with house.client("publisher") as outsider:
         async with alive(first):
             await submit(outsider, place, 5)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.bus.fair_limiter import FairLimiter
-from counterpoint.bus.turns import TurnQueue, WaitingTurn
-from counterpoint.router.intake.priority import HORIZON, WEIGHTS, turn_of_body, turn_of_task
+from counterpoint.bus.turns import TurnQueue, Urgency
+from counterpoint.router.intake.priority import HORIZON, WEIGHTS, urgency_of_body, urgency_of_task
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
 PRIORITIES = st.sampled_from(sorted(WEIGHTS))
@@ -34,9 +34,9 @@ def test_nobody_waits_for_more_than_a_bounded_number_of_turns(
 
     def arrive(priority: str, deadline_s: int, minute: int) -> None:
         at = NOW + timedelta(minutes=minute)
-        turn = turn_of_task(priority, at + timedelta(minutes=deadline_s), at)
-        queue.push(len(arrived), turn)
-        arrived.append((priority, turn.due, popped))
+        urgency = urgency_of_task(priority, at + timedelta(minutes=deadline_s), at)
+        queue.push(len(arrived), urgency)
+        arrived.append((priority, urgency.due, popped))
 
     for priority, deadline_s in first:
         arrive(priority, deadline_s, 0)
@@ -58,16 +58,16 @@ def test_nobody_waits_for_more_than_a_bounded_number_of_turns(
 
 def test_one_that_arrives_an_hour_later_overtakes_nobody_of_its_priority() -> None:
     late = NOW + HORIZON + timedelta(seconds=1)
-    early, other = turn_of_task("low", None, NOW), turn_of_task("low", late + timedelta(seconds=1), late)
+    early, other = urgency_of_task("low", None, NOW), urgency_of_task("low", late + timedelta(seconds=1), late)
     assert early.due < other.due
-    assert turn_of_task("low", late - timedelta(days=1), late).due == late.timestamp()
+    assert urgency_of_task("low", late - timedelta(days=1), late).due == late.timestamp()
 
 
 def test_weights_share_the_turns() -> None:
     queue = TurnQueue[str]()
     for n in range(30):
         for priority, weight in WEIGHTS.items():
-            queue.push(priority, WaitingTurn(weight, n))
+            queue.push(priority, Urgency(weight, n))
     taken = [queue.pop() for _ in range(2 * ALL)]
     assert {priority: taken.count(priority) for priority in WEIGHTS} == {
         priority: 2 * weight for priority, weight in WEIGHTS.items()
@@ -77,10 +77,10 @@ def test_weights_share_the_turns() -> None:
 
 def test_within_a_priority_the_earlier_deadline_is_first_then_the_earlier_arrival() -> None:
     queue = TurnQueue[str]()
-    queue.push("none", turn_of_task("normal", None, NOW))
-    queue.push("in an hour and a half", turn_of_task("normal", NOW + timedelta(minutes=90), NOW))
-    queue.push("in ten minutes", turn_of_task("normal", NOW + timedelta(minutes=10), NOW))
-    queue.push("unknown", turn_of_task("whenever", None, NOW + timedelta(seconds=1)))
+    queue.push("none", urgency_of_task("normal", None, NOW))
+    queue.push("in an hour and a half", urgency_of_task("normal", NOW + timedelta(minutes=90), NOW))
+    queue.push("in ten minutes", urgency_of_task("normal", NOW + timedelta(minutes=10), NOW))
+    queue.push("unknown", urgency_of_task("whenever", None, NOW + timedelta(seconds=1)))
     assert [queue.pop() for _ in range(4)] == ["in ten minutes", "none", "in an hour and a half", "unknown"]
 
 
@@ -95,9 +95,9 @@ def test_within_a_priority_the_earlier_deadline_is_first_then_the_earlier_arriva
         (b"[" * 100_000, ("normal", 60)),
     ],
 )
-def test_the_turn_of_a_body_whatever_it_is(body: bytes, turn: tuple[str, int]) -> None:
-    priority, minutes = turn
-    assert turn_of_body(body, NOW) == WaitingTurn(WEIGHTS[priority], (NOW + timedelta(minutes=minutes)).timestamp())
+def test_the_turn_of_a_body_whatever_it_is(body: bytes, urgency: tuple[str, int]) -> None:
+    priority, minutes = urgency
+    assert urgency_of_body(body, NOW) == Urgency(WEIGHTS[priority], (NOW + timedelta(minutes=minutes)).timestamp())
 
 
 JSON: Any = st.recursive(
@@ -108,19 +108,19 @@ JSON: Any = st.recursive(
 
 @given(deadline=JSON)
 def test_any_deadline_gives_a_turn(deadline: Any) -> None:
-    assert turn_of_body(json.dumps({"deadline": deadline}).encode(), NOW).weight == WEIGHTS["normal"]
+    assert urgency_of_body(json.dumps({"deadline": deadline}).encode(), NOW).weight == WEIGHTS["normal"]
 
 
 async def test_a_limiter_admits_the_urgent_waiter_before_the_backlog_of_its_project() -> None:
     limiter, came = FairLimiter(1), list[str]()
 
-    async def wait(name: str, turn: WaitingTurn) -> None:
-        async with limiter.slot("p", turn=turn):
+    async def wait(name: str, urgency: Urgency) -> None:
+        async with limiter.slot("p", urgency=urgency):
             came.append(name)
 
     async with limiter.slot("p"):
-        tasks = [asyncio.create_task(wait("low", turn_of_task("low", None, NOW))) for _ in range(50)]
-        tasks.append(asyncio.create_task(wait("urgent", turn_of_task("urgent", None, NOW))))
+        tasks = [asyncio.create_task(wait("low", urgency_of_task("low", None, NOW))) for _ in range(50)]
+        tasks.append(asyncio.create_task(wait("urgent", urgency_of_task("urgent", None, NOW))))
         await asyncio.sleep(0)
     await asyncio.gather(*tasks)
     assert came.index("urgent") <= 1

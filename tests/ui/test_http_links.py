@@ -231,3 +231,16 @@ async def test_a_recovery_that_a_run_shows_says_nothing_about_the_parts(front: R
     body = {"task_id": "t1", "outcome": "succeeded", "note": "Run 7 completed."}
     await front.house.deliver(ReportOutcome, body, event=(LINEAGE_SOURCE, "e1"))
     assert [one.task_id for one in front.house.of_type(TaskOutcomeReported)] == ["t1"]
+
+
+async def test_a_declaration_that_is_repeated_starts_no_work(front: Running) -> None:
+    await tasks(front, "t1", "t2", "t3")
+    await related(front, "same", "t1", "t2")
+    assert [each.task_id for each in front.house.of_type(AmendTask)] == ["t1", "t2"]
+    assert await related(front, "same", "t2", "t1") == 201
+    assert len(front.house.of_type(AmendTask)) == 2
+    await related(front, "same", "t1", "t2", "t3")
+    more = front.house.of_type(AmendTask)[2:]
+    assert [(each.task_id, len(each.links)) for each in more] == [("t1", 1), ("t3", 2), ("t2", 1)]
+    await related(front, "different", "t1", "t2")
+    assert len(front.house.of_type(AmendTask)) == 7

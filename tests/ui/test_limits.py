@@ -11,7 +11,7 @@ from ui.cli_server import Played
 from ui.http_front import Running
 
 from counterpoint.cli.main import app
-from counterpoint.proto.limits import LIMITS_MAX
+from counterpoint.proto.limits import LIMITS_MAX, LimitKey, bounds, spend_record_id
 from counterpoint.proto.memory import CostLine, CostReport, Costs
 
 URL = "/v1/limits"
@@ -81,6 +81,22 @@ async def test_a_list_says_what_was_used_and_when_a_limit_is_reached(front: Runn
                 assert timestamp(newest["reached_at"]) == NOW.timestamp()
     assert asked[0].since == since
     assert asked[0].until == since + timedelta(days=1)
+
+
+async def test_a_list_shows_what_approvals_lifted_since_the_limit_was_set(front: Running) -> None:
+    used(front, CostLine(key="t-7", usd=Decimal(3)))
+    set_at = (await front.me.put(URL, json={"scope": "task", "usd": "4", "soft_usd": "3", "period": "day"})).json()[
+        "at"
+    ]
+    key = LimitKey(scope="task", period="day")
+    record_id = spend_record_id(key, "t-7", bounds("day", NOW)[0])
+    lifted = {"lifted_usd": "2.5", "lifted_tokens": 7, "warned": True}
+    front.house.put("spend", record_id, lifted | {"limit_at": set_at})
+    (listed,) = (await front.me.get(URL)).json()["items"]
+    assert (listed["lifted_usd"], listed["lifted_tokens"], listed["warned"]) == ("2.5", 7, True)
+    front.house.put("spend", record_id, lifted | {"limit_at": "2020-01-01T00:00:00Z"})
+    (listed,) = (await front.me.get(URL)).json()["items"]
+    assert (listed["lifted_usd"], listed["warned"]) == ("0", False)
 
 
 def timestamp(text: str) -> float:
@@ -172,7 +188,7 @@ def test_the_commands_send_what_was_named(api: Played) -> None:
     [
         (("set", "planet", "--usd", "1"), "a scope is one of project, agent, session, task, not planet"),
         (("set", "project", "orders", "--usd", "1"), "--project selects the project"),
-        (("set", "task", "t-1"), "a limit needs --usd, --tokens, or both"),
+        (("set", "task", "t-1"), "a limit needs an amount: --usd, --tokens, --soft-usd or --soft-tokens"),
         (("remove", "task", "--per", "week"), "a period is one of day, month, total, not week"),
     ],
 )
@@ -187,10 +203,14 @@ def test_the_list_shows_what_was_used(api: Played) -> None:
         STORED
         | {"scope": "task", "usd": None, "tokens": 5000, "used_usd": "0", "used_tokens": 410}
         | {"most_used": "t-9"},
+        STORED
+        | {"usd": "2", "soft_usd": "1.5", "warned": True, "used_usd": "3", "used_tokens": 1}
+        | {"lifted_usd": "2.50", "lifted_tokens": 0},
     ]
     api.on(f"GET {URL}", (200, {"items": items, "next_cursor": None}), (200, {"items": [], "next_cursor": None}))
     code, shown = run(api, "list", "--project", "orders")
     assert code == 0
-    assert "project month 12.50 of 20 - - 2026-03-20 10:00:00 UTC" in shown
-    assert "task (each) month - 410 of 5,000 t-9 -" in shown
+    assert "project month 12.50 of 20 - - - 2026-03-20 10:00:00 UTC" in shown
+    assert "task (each) month - 410 of 5,000 - t-9 -" in shown
+    assert "project month 3.00 of 2 + 2.50 lifted - 1.5 USD, reached - -" in shown
     assert run(api, "list", "--project", "orders") == (0, "no limits")

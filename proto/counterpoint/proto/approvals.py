@@ -59,9 +59,9 @@ class PendingApproval(Shape):
 
 
 class RefusedCall(Shape):
-    """The estimate of a model call that a limit refused."""
+    """The estimate of a model call that a limit refused; without `usd` the price is unknown."""
 
-    usd: Usd
+    usd: Usd | None = None
     tokens: int
 
 

@@ -38,15 +38,23 @@ class LimitKey(Shape):
 
 
 class SpendLimit(LimitKey):
-    """A limit in US dollars, in tokens, or both. A call whose estimate exceeds what is left is refused."""
+    """A limit in US dollars, in tokens, or both. A call whose estimate exceeds what is left is refused.
+
+    A call that exceeds a `soft_*` amount is made by a cheaper model, if there is one; a person is warned once.
+    """
 
     usd: Usd | None = Field(default=None, ge=0)
     tokens: int | None = Field(default=None, ge=0, le=10**12)
+    soft_usd: Usd | None = Field(default=None, ge=0)
+    soft_tokens: int | None = Field(default=None, ge=0, le=10**12)
 
     @model_validator(mode="after")
     def _check_amount(self) -> Self:
-        if self.usd is None and self.tokens is None:
-            raise ValueError("usd or tokens must be given")
+        if all(each is None for each in (self.usd, self.tokens, self.soft_usd, self.soft_tokens)):
+            raise ValueError("usd or tokens must be given, or a soft amount of them")
+        for soft, hard, unit in ((self.soft_usd, self.usd, "usd"), (self.soft_tokens, self.tokens, "tokens")):
+            if soft is not None and hard is not None and soft >= hard:
+                raise ValueError(f"soft_{unit} must be less than {unit}")
         return self
 
 
@@ -56,6 +64,11 @@ class StoredLimit(SpendLimit):
     project: ProjectName
     by: str
     at: Time
+
+
+def spend_record_id(limit: LimitKey, name: str, since: datetime | None) -> str:
+    """Return the id of the record in the store `spend` that counts the spending of `name` under a limit since then."""
+    return hashed_id("limit", limit.record_id, name, since.isoformat() if since else "")
 
 
 def hashed_id(*parts: str) -> str:

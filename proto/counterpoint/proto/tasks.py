@@ -25,6 +25,8 @@ EscalationCode = Literal[
     "budget",
     "no_model",
     "not_approved",
+    "confidence_deadlock",
+    "take_over",
 ]
 ENDED: frozenset[str] = frozenset({"completed", "failed", "cancelled"})
 UNANSWERED: frozenset[str] = frozenset({"proposed", "quiet"})

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from counterpoint.bus.turns import TurnQueue, WaitingTurn
+from counterpoint.bus.turns import TurnQueue, Urgency
 from counterpoint.proto.errors import Transient
 
 _RETRY_AFTER_S = 1.0
-_NEXT = WaitingTurn()
+_NEXT = Urgency()
 
 
 class FairLimiter:
@@ -39,13 +39,11 @@ class FairLimiter:
         return bool(self._waiting) or self._taken + self._other_load() >= self._limit
 
     @asynccontextmanager
-    async def slot(
-        self, project: str, timeout_s: float | None = None, turn: WaitingTurn = _NEXT
-    ) -> AsyncIterator[None]:
+    async def slot(self, project: str, timeout_s: float | None = None, urgency: Urgency = _NEXT) -> AsyncIterator[None]:
         """Hold a slot for the project. Raises `Transient` when none is free within `timeout_s` seconds."""
         try:
             async with asyncio.timeout(timeout_s):
-                await self._take(project, turn)
+                await self._take(project, urgency)
         except TimeoutError as late:
             raise Transient("busy", retry_after_s=_RETRY_AFTER_S) from late
         try:
@@ -70,12 +68,12 @@ class FairLimiter:
                 self._waiting[project] = self._waiting.pop(project)
                 self._served = 0
 
-    async def _take(self, project: str, turn: WaitingTurn) -> None:
+    async def _take(self, project: str, urgency: Urgency) -> None:
         if not self.locked():
             self._taken += 1
             return
         granted = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(project, TurnQueue()).push(granted, turn)
+        self._waiting.setdefault(project, TurnQueue()).push(granted, urgency)
         self.admit()
         try:
             await granted

@@ -25,7 +25,7 @@ from counterpoint.bus.readiness import Readiness
 from counterpoint.bus.settings import BusSettings
 from counterpoint.bus.streams import PULL_S, ConsumerSpec, consumer_specs
 from counterpoint.bus.telemetry import DELIVERIES
-from counterpoint.bus.turns import WaitingTurn
+from counterpoint.bus.turns import Urgency
 from counterpoint.client import Memory
 from counterpoint.guard.policy import policy
 from counterpoint.proto import subjects
@@ -36,8 +36,8 @@ from counterpoint.proto.messages import Message
 
 log = structlog.get_logger()
 
-TurnOf = Callable[[bytes, datetime], WaitingTurn]
-"""From the body of a message and its time in the stream to its turn. Any body is possible."""
+UrgencyOf = Callable[[bytes, datetime], Urgency]
+"""From the body of a message and its time in the stream to its urgency. Any body is possible."""
 
 
 class Service:
@@ -52,7 +52,7 @@ class Service:
         self.connection = Connection(name, settings)
         specs = consumer_specs(policy()) if consumers is None else consumers
         self._consumers = tuple(spec for spec in specs if spec.durable == name)
-        self._limiters: dict[str, tuple[FairLimiter, TurnOf]] = {}
+        self._limiters: dict[str, tuple[FairLimiter, UrgencyOf]] = {}
         self._background: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._reasons: list[Callable[[], str | None]] = []
         self._readiness = Readiness(name, self.connection, self._consumers, settings.rpc_timeout_s)
@@ -74,10 +74,10 @@ class Service:
 
         return register
 
-    def limit_intake(self, message_type: type[Message], limiter: FairLimiter, turn_of: TurnOf) -> None:
+    def limit_intake(self, message_type: type[Message], limiter: FairLimiter, urgency_of: UrgencyOf) -> None:
         """Handle bare messages of a type in the limiter's slots, those of a project by their turns. Queued messages
         occupy no worker."""
-        self._limiters[message_type.TYPE] = limiter, turn_of
+        self._limiters[message_type.TYPE] = limiter, urgency_of
 
     def on_rejected(self, hook: RejectionHook) -> None:
         """Register the messages sent along with the dead letter of a refused inbound message."""
@@ -197,10 +197,10 @@ class Service:
         await self._capacity.wait()
 
     @asynccontextmanager
-    async def _slot(self, raw: Msg, limiter: FairLimiter, turn_of: TurnOf) -> AsyncIterator[None]:
+    async def _slot(self, raw: Msg, limiter: FairLimiter, urgency_of: UrgencyOf) -> AsyncIterator[None]:
         """Hold a slot of the message's project."""
-        turn = turn_of(raw.data, raw.metadata.timestamp)
-        async with limiter.slot(subjects.project_of(raw.subject), turn=turn):
+        urgency = urgency_of(raw.data, raw.metadata.timestamp)
+        async with limiter.slot(subjects.project_of(raw.subject), urgency=urgency):
             delivery = asyncio.current_task()
             assert delivery is not None
             self._queued.pop(delivery, None)
@@ -220,7 +220,7 @@ class Service:
         if not delivery.cancelled() and (error := delivery.exception()) is not None:
             log.error("delivery.failed", exc_info=error)
 
-    async def _deliver(self, raw: Msg, limited: tuple[FairLimiter, TurnOf] | None) -> None:
+    async def _deliver(self, raw: Msg, limited: tuple[FairLimiter, UrgencyOf] | None) -> None:
         """Process one delivery and acknowledge it: no other place acknowledges.
 
         A delivery of a lost connection is left for redelivery: a server that lost its streams restarts the sequence, so

@@ -9,8 +9,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingTurn:
-    """The place of a waiter. Of waiters of one weight the earliest `due`, in seconds, is first.
+class Urgency:
+    """The urgency of a waiter. Of waiters of one weight the earliest `due`, in seconds, is first.
 
     Weights share the turns: while waiters of weight 8 and of weight 1 wait, one turn of nine is of weight 1.
     """
@@ -34,10 +34,10 @@ class TurnQueue(Generic[T]):
     def __len__(self) -> int:
         return sum(map(len, self._queues.values()))
 
-    def push(self, waiter: T, turn: WaitingTurn) -> None:
+    def push(self, waiter: T, urgency: Urgency) -> None:
         """Add a waiter, behind those of its weight that are due as early."""
-        self._credits.setdefault(turn.weight, 0)
-        heapq.heappush(self._queues.setdefault(turn.weight, []), (turn.due, next(self._arrivals), waiter))
+        self._credits.setdefault(urgency.weight, 0)
+        heapq.heappush(self._queues.setdefault(urgency.weight, []), (urgency.due, next(self._arrivals), waiter))
 
     def pop(self) -> T:
         """Remove the next waiter. Raises `ValueError` without one."""

@@ -1,6 +1,7 @@
 """Handlers of approvals: reads and writes of limits around the pure decisions of `approvals`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from counterpoint.client import Memory, put, record, records
 from counterpoint.guard.policy import ApprovalPolicy
@@ -11,6 +12,7 @@ from counterpoint.manager.gateway.limited_spending import read_limited_spending
 from counterpoint.manager.gateway.limits import applied_limits
 from counterpoint.manager.task_history import TaskHistory
 from counterpoint.manager.task_update import ReasoningStep, TaskUpdate, without_effect
+from counterpoint.manager.workflow import AWAITS_APPROVAL
 from counterpoint.proto.approvals import Approval, ApprovalDecided, Lift
 from counterpoint.proto.limits import LIMITS_MAX, LimitScope, StoredLimit
 from counterpoint.proto.limits import STORE as LIMITS
@@ -53,6 +55,8 @@ class ApprovalDesk:
     def on_due(self, memory: Memory, history: TaskHistory) -> TaskUpdate:
         """Expire the approval that the task waits for, unless a person has decided in time."""
         approval = approvals.awaited(history)
+        if approval is None and history.workflow_state == AWAITS_APPROVAL and history.approval is None:
+            return approvals.drop(history, None, memory.now)
         if approval is None:
             return without_effect(history, "the end of the time for an approval")
         expired = approval.expired(memory.now)
@@ -72,7 +76,7 @@ class ApprovalDesk:
         lifts = lifts_for(refused, await read_counted(memory, task))
         if not lifts:
             return None, ()
-        asked = history.spend.model_copy(update={"refused": None})
+        asked = history.spend.model_copy(update={"refused": None, "warnings": ()})
         return approvals.held_call(refused, lifts), (put("spend", task.task_id, asked, existing=history.spend_item),)
 
     async def _lift(self, memory: Memory, history: TaskHistory, approval: Approval) -> Decision:
@@ -94,6 +98,17 @@ class ApprovalDesk:
             return approvals.release(history, approval, memory.now)
         decided = approvals.decided(history, approval)
         return approvals.hold(decided, message, act, memory.id("approval"), memory.now, self._policy.expires_s)
+
+
+def with_warnings(history: TaskHistory, update: TaskUpdate, writes: tuple[Write, ...]) -> Decision:
+    """Add the warnings of soft limits to an update, and take them out of the spending record."""
+    warnings, task_id = history.spend.warnings, history.task.task_id
+    if not warnings:
+        return update, writes
+    if not any((write.store, write.id) == ("spend", task_id) for write in writes):
+        passed_on = history.spend.model_copy(update={"warnings": ()})
+        writes += (put("spend", task_id, passed_on, existing=history.spend_item),)
+    return replace(update, warnings=warnings), writes
 
 
 async def read_counted(memory: Memory, task: Task) -> list[CountedSpend]:

@@ -144,12 +144,13 @@ def release(history: TaskHistory, approval: Approval, now: datetime) -> TaskUpda
     return replace(update, approvals=(approval.applied(),))
 
 
-def drop(history: TaskHistory, approval: Approval, now: datetime) -> TaskUpdate:
-    """Escalate a task whose proposal was rejected, or not approved in time."""
+def drop(history: TaskHistory, approval: Approval | None, now: datetime) -> TaskUpdate:
+    """Escalate a task whose proposal was rejected, or not approved in time, or whose approval has no record any
+    more."""
     row = transition(history.workflow_state, WorkflowEvent.NOT_APPROVED)
     if row is None:
         return without_effect(history, "an approval")
-    history = decided(history, approval)
+    history = decided(history, approval) if approval else history
     reason = decided_reason(history)
     escalation = escalate_rejection(history.task, reason)
     task = with_transition(history.task, row, now, escalation=escalation)
@@ -159,7 +160,7 @@ def drop(history: TaskHistory, approval: Approval, now: datetime) -> TaskUpdate:
         decision=f"escalate to {escalation.to}: {escalation.code}",
         task=task,
         messages=(TaskResumed(task_id=task.task_id, reason=reason), _escalated(history, escalation, findings)),
-        approvals=(approval,),
+        approvals=(approval,) if approval else (),
     )
 
 

@@ -4,12 +4,13 @@ import hashlib
 from datetime import datetime
 
 from counterpoint.manager.attempts import with_attempts
-from counterpoint.manager.escalation import escalate_stop, guard_for_needs
+from counterpoint.manager.escalation import escalate_stop, escalate_trigger, guard_for_needs
 from counterpoint.manager.knowledge import describe_confidence, has_risen
 from counterpoint.manager.task_history import TaskHistory
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import ReasoningStep, TaskUpdate, with_attempt, with_transition, without_effect
 from counterpoint.manager.timers import next_reassessment
+from counterpoint.manager.triggers import Trigger
 from counterpoint.manager.workflow import AWAITS_APPROVAL, AWAITS_DOCUMENTS, WORKING, WorkflowEvent, transition
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.findings import Findings
@@ -51,6 +52,45 @@ def returned(history: TaskHistory, message: TaskWorked, now: datetime) -> TaskUp
         confidence=message.confidence,
         task=with_transition(task, row, now, objections=message.objections),
         delegate="work",
+    )
+
+
+def handed_over(history: TaskHistory, message: TaskWorked, trigger: Trigger, now: datetime) -> TaskUpdate:
+    """Escalate to the calling LLM with a result that is not offered: its attempt can have caused no success."""
+    row = transition(history.workflow_state, WorkflowEvent.TAKEN_OVER)
+    if row is None:
+        return without_effect(history, f"work of attempt {message.attempt}")
+    escalation = escalate_trigger(history.task, trigger)
+    attempt = history.attempts.get(message.attempt)
+    learned = (attempt[0].model_copy(update={"shadow": True}),) if attempt and message.outcome == "proposed" else ()
+    findings = with_attempts(_with_plan(message), history.ordered_attempts)
+    task = with_transition(
+        history.task,
+        row,
+        now,
+        escalation=escalation,
+        proposal=message.text,
+        confidence=message.confidence,
+        findings=findings,
+    )
+    escalated = TaskEscalated(
+        task_id=task.task_id,
+        to=escalation.to,
+        code=escalation.code,
+        needs=escalation.needs,
+        searched_for=message.searched_for,
+        confidence=message.confidence,
+        findings=findings,
+    )
+    return TaskUpdate(
+        steps=(
+            ReasoningStep("escalate", f"attempt {message.attempt} is not offered ({trigger.code}): {trigger.what}"),
+        ),
+        decision=f"escalate to {escalation.to}: {escalation.code}",
+        confidence=message.confidence,
+        task=task,
+        messages=(*resumed_messages(history, message), escalated),
+        learned=learned,
     )
 
 

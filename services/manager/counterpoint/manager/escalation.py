@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from counterpoint.manager.triggers import Trigger
 from counterpoint.manager.workflow import TransitionGuard
 from counterpoint.proto.approvals import Lift
 from counterpoint.proto.tasks import Escalation, Need, Task, TaskWorked
@@ -41,6 +42,12 @@ def escalate_rejection(task: Task, reason: str) -> Escalation:
     """Escalate a proposal that was not approved, for a decision."""
     need = _with_how(task, Need(kind="decision", what=f"how to continue without the proposal: {reason}", how=""))
     return Escalation(to="calling_llm", code="not_approved", needs=(need,))
+
+
+def escalate_trigger(task: Task, trigger: Trigger) -> Escalation:
+    """Escalate a task to the calling LLM, which has to decide although work could go on."""
+    need = _with_how(task, Need(kind="decision", what=trigger.what, how=""))
+    return Escalation(to="calling_llm", code=trigger.code, needs=(need,))
 
 
 def ask_cause(task: Task, attempt: int | None) -> Need:

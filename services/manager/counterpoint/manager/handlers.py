@@ -6,7 +6,8 @@ from counterpoint.bus import Service
 from counterpoint.client import Memory, put, records
 from counterpoint.guard.policy import ApprovalPolicy, policy
 from counterpoint.manager import developer_results, interventions, outcomes
-from counterpoint.manager.approval_handlers import ApprovalDesk
+from counterpoint.manager.approval_handlers import ApprovalDesk, Decision, with_warnings
+from counterpoint.manager.approvals import is_current
 from counterpoint.manager.declared_links import changes_card
 from counterpoint.manager.knowledge import INGESTED, ends_ingest, ingested_since
 from counterpoint.manager.routing import first_attempt
@@ -17,6 +18,7 @@ from counterpoint.manager.task_history import TaskHistory, read_task_history, ta
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import TaskUpdate, without_effect
 from counterpoint.manager.timers import reassessment, timer_name
+from counterpoint.manager.triggers import trigger_of
 from counterpoint.proto.approvals import ApprovalDecided
 from counterpoint.proto.attempts import TaskOutcomeReported
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
@@ -69,19 +71,28 @@ class ManagerHandlers:
         )
 
     async def on_worked(self, message: TaskWorked, memory: Memory) -> Commit:
-        """Propose, complete, escalate or resume by the developer's result, return it, or hold it for an approval."""
+        """Propose, complete, escalate or resume by the developer's result, return it, or hold it for an approval.
+
+        Warnings of soft limits that its calls have reached are passed on.
+        """
         history = await with_spend(memory, await read_task_history(memory, message.task_id))
+        update, writes = with_warnings(history, *await self._on_worked(memory, history, message))
+        return self._commit(memory, history, update, message.action_id, writes=writes)
+
+    async def _on_worked(self, memory: Memory, history: TaskHistory, message: TaskWorked) -> Decision:
         if update := developer_results.returned(history, message, memory.now):
-            return self._commit(memory, history, update, message.action_id)
+            return update, ()
+        if is_current(history, message) and (trigger := trigger_of(history, message)):
+            return developer_results.handed_over(history, message, trigger, memory.now), ()
         if held := await self._approvals.held(memory, history, message):
-            return self._commit(memory, history, held[0], message.action_id, writes=held[1])
+            return held
         recently_ingested = message.outcome == "stopped" and await _was_ingested_since(
             memory, history.task.submitted_at
         )
         update = developer_results.on_worked(
             history, message, memory.now, self.limits, recently_ingested=recently_ingested
         )
-        return self._commit(memory, history, update, message.action_id)
+        return update, ()
 
     async def on_outcome(self, message: TaskOutcomeReported, memory: Memory) -> Commit:
         """Record the outcome of an attempt; complete the task, try again, or escalate."""

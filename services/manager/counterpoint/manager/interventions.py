@@ -4,16 +4,18 @@ from datetime import datetime, timedelta
 
 from counterpoint.manager.attempts import with_attempts
 from counterpoint.manager.developer_results import completion
+from counterpoint.manager.escalation import escalate_trigger
 from counterpoint.manager.task_history import TaskHistory
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import ReasoningStep, TaskUpdate, with_attempt, with_transition, without_effect
+from counterpoint.manager.triggers import Trigger, only_asks_take_over
 from counterpoint.manager.workflow import ESCALATED, WorkflowEvent, transition
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.findings import Findings
 from counterpoint.proto.interventions import AmendTask, CancelTask, TaskOverridden
 from counterpoint.proto.overrides import OverrideGiven, TaskConstraint
 from counterpoint.proto.signature import signature
-from counterpoint.proto.tasks import Task, TaskCancelled, TaskDue, TaskFailed, TaskResumed
+from counterpoint.proto.tasks import Task, TaskCancelled, TaskDue, TaskEscalated, TaskFailed, TaskResumed
 
 CONSTRAINTS_MAX = 100
 """Maximum number of constraints of a task."""
@@ -27,6 +29,8 @@ def on_override(history: TaskHistory, message: TaskOverridden, now: datetime) ->
     """
     row = transition(history.workflow_state, WorkflowEvent.OVERRIDDEN)
     override = message.override.model_copy(update={"action_id": message.action_id})
+    if only_asks_take_over(override.instruction):
+        return _taken_over(history, override, now)
     if row is None:
         return without_effect(history, f"an override by {override.by} ({override.by_kind})")
     number, waited = history.next_attempt, history.workflow_state in ESCALATED
@@ -45,6 +49,34 @@ def on_override(history: TaskHistory, message: TaskOverridden, now: datetime) ->
         ),
         delegate="work",
         messages=(TaskResumed(task_id=message.task_id, reason=reason),) if waited else (),
+    )
+
+
+def _taken_over(history: TaskHistory, override: OverrideGiven, now: datetime) -> TaskUpdate:
+    """Escalate at once for an override that says "take over" and nothing else. Its constraints hold."""
+    row = transition(history.workflow_state, WorkflowEvent.TAKEN_OVER)
+    if row is None:
+        return without_effect(history, f"an override by {override.by} ({override.by_kind})")
+    trigger = Trigger("take_over", f"an instruction: {override.by} said to take over")
+    escalation = escalate_trigger(history.task, trigger)
+    findings = with_attempts(history.task.findings, history.ordered_attempts)
+    reason = f"override by {override.by} ({override.by_kind}): the calling LLM takes over"
+    waited = history.workflow_state in ESCALATED
+    constraints = _constraints(history.task, override)[-CONSTRAINTS_MAX:]
+    task = with_transition(history.task, row, now, escalation=escalation, findings=findings, constraints=constraints)
+    escalated = TaskEscalated(
+        task_id=task.task_id,
+        to=escalation.to,
+        code=escalation.code,
+        needs=escalation.needs,
+        confidence=task.confidence,
+        findings=findings,
+    )
+    return TaskUpdate(
+        steps=(ReasoningStep("escalate", reason),),
+        decision=f"escalate to {escalation.to}: {escalation.code}",
+        task=task,
+        messages=(*((TaskResumed(task_id=task.task_id, reason=reason),) if waited else ()), escalated),
     )
 
 

@@ -18,10 +18,11 @@ from counterpoint.manager.attempts import (
     with_attempts,
 )
 from counterpoint.manager.developer_results import completion
-from counterpoint.manager.escalation import ask_cause, escalate_failures
+from counterpoint.manager.escalation import ask_cause, escalate_failures, escalate_trigger
 from counterpoint.manager.task_history import TaskHistory
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import ReasoningStep, TaskUpdate, with_attempt, with_transition, without_effect
+from counterpoint.manager.triggers import Trigger, asks_take_over
 from counterpoint.manager.workflow import AWAITS_OUTCOME, ESCALATED, TransitionGuard, WorkflowEvent, transition
 from counterpoint.proto.attempts import SUPERSEDED, Attempt, TaskOutcomeReported
 from counterpoint.proto.findings import Findings
@@ -153,6 +154,8 @@ def _failed(
 ) -> TaskUpdate:
     attempts = _attempts_with(history, attempt)
     same = count_same_failures(attempts, attempt)
+    if attempt.note and asks_take_over(attempt.note):
+        return _escalated(history, attempt, learn, now, limits, take_over=True)
     if attempt.attempt < limits.max_attempts and same < limits.max_same_failures:
         row = transition(history.workflow_state, WorkflowEvent.FAILED, TransitionGuard.MAY_RETRY)
         if row is None:
@@ -183,16 +186,25 @@ def _failed_again(
 
 
 def _escalated(
-    history: TaskHistory, attempt: Attempt, learn: ReasoningStep, now: datetime, limits: TaskLimits
+    history: TaskHistory,
+    attempt: Attempt,
+    learn: ReasoningStep,
+    now: datetime,
+    limits: TaskLimits,
+    take_over: bool = False,
 ) -> TaskUpdate:
     attempts, was_escalated = _attempts_with(history, attempt), history.workflow_state in ESCALATED
     same = count_same_failures(attempts, attempt)
     used_up = attempt.attempt >= limits.max_attempts
     guard, to = (TransitionGuard.USED_UP, "human") if used_up else (TransitionGuard.SAME_FAILURE, "calling_llm")
+    escalation = escalate_failures(history.task, to, len(attempts), same)
     row = transition(history.workflow_state, WorkflowEvent.FAILED, guard)
+    if take_over:
+        trigger = Trigger("take_over", "how to continue: the report of the failure asks you to take over")
+        escalation, to = escalate_trigger(history.task, trigger), "calling_llm"
+        row = transition(history.workflow_state, WorkflowEvent.TAKEN_OVER)
     if row is None:
         return without_effect(history, "a failure")
-    escalation = escalate_failures(history.task, to, len(attempts), same)
     findings = with_attempts(history.task.findings, attempts)
     task = with_attempt(
         history.task, row, now, attempt.attempt, override=None, escalation=escalation, findings=findings

@@ -35,6 +35,13 @@ def task_commit(
     task = update.task or (history.task if history else None)
     head = tuple(dict.fromkeys(action_id for action_id in after if action_id))
     actions: list[Action] = []
+    for number, warning in enumerate(update.warnings):
+        step_name, warn = f"warning-{number}", "warn of a soft limit"
+        decision = decide(memory, AGENT, "budget", warn, warning, task_id=task_id, step=step_name)
+        noted = act(memory, AGENT, "assess", warning, task_id=task_id, after=head, decision=decision, step=step_name)
+        messages.append(send(decision))
+        actions.append(noted)
+        head = (noted.action_id,)
     for step in update.steps:
         actions.append(act(memory, AGENT, step.kind, step.reasoning, task_id=task_id, after=head))
         head = (actions[-1].action_id,)

@@ -34,6 +34,7 @@ class TaskUpdate:
     `steps`: the reasoning, in order. `decision`: a short text; without it only the actions are written. `task`: the new
     record. `delegate`: the purpose of a delegation to the developer. `learned`: new records of attempts.
     `timers`: timers to set besides those of the new state, with their due times. `approvals`: new records of approvals.
+    `warnings`: soft limits that calls of the task have reached.
     """
 
     steps: tuple[ReasoningStep, ...]
@@ -45,6 +46,7 @@ class TaskUpdate:
     learned: tuple[Attempt, ...] = ()
     timers: tuple[tuple[Timer, datetime], ...] = ()
     approvals: tuple[Approval, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def with_transition(task: Task, row: Transition, now: datetime, **changes: Any) -> Task:

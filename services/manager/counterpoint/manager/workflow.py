@@ -33,6 +33,7 @@ class WorkflowEvent(StrEnum):
     DEADLINE_DUE = "due: deadline"
     QUIET_DUE = "due: quiet"
     LINKED = "linked or split"
+    TAKEN_OVER = "the calling LLM takes over"
     CANCEL = "cancel"
 
 
@@ -136,6 +137,14 @@ TRANSITIONS: tuple[Transition, ...] = (
     *(Transition(at, WorkflowEvent.AMENDED, None, WORKING, ("TaskResumed", "TaskDelegated")) for at in ESCALATED),
     Transition(AWAITS_OUTCOME, WorkflowEvent.LINKED, None, WORKING, ("TaskDelegated",)),
     *(Transition(at, WorkflowEvent.LINKED, None, WORKING, ("TaskResumed", "TaskDelegated")) for at in ESCALATED),
+    *(
+        Transition(at, WorkflowEvent.TAKEN_OVER, None, AWAITS_OVERRIDE, ("TaskEscalated",))
+        for at in (WORKING, AWAITS_OUTCOME)
+    ),
+    *(
+        Transition(at, WorkflowEvent.TAKEN_OVER, None, AWAITS_OVERRIDE, ("TaskResumed", "TaskEscalated"))
+        for at in ESCALATED
+    ),
     *(Transition(at, WorkflowEvent.DEADLINE_DUE, None, FAILED, ("TaskFailed",)) for at in LIVE),
     *(Transition(at, WorkflowEvent.CANCEL, None, CANCELLED, ("TaskCancelled",)) for at in LIVE),
 )

@@ -22,7 +22,7 @@ from counterpoint.router.intake.admission import Duplicate, IdempotencyKey, Subm
 from counterpoint.router.intake.intake import receive
 from counterpoint.router.intake.interventions import Reporter, outcome
 from counterpoint.router.intake.outcome_rules import Evidence
-from counterpoint.router.intake.priority import turn_of_body
+from counterpoint.router.intake.priority import urgency_of_body
 from counterpoint.router.intake.submissions import STORE, IdempotencyRecord, body_sha256, event_key, request_key
 
 log = structlog.get_logger()
@@ -107,7 +107,7 @@ def register(service: Service, idempotency: timedelta, limiter: FairLimiter) -> 
     """Register the handlers. `limiter` limits the tasks that are started at once."""
     handlers = RouterHandlers(idempotency)
     service.on(SubmitTask)(handlers.on_submit)
-    service.limit_intake(SubmitTask, limiter, turn_of_body)
+    service.limit_intake(SubmitTask, limiter, urgency_of_body)
     service.on(ReportOutcome)(handlers.on_outcome)
     service.on_rejected(rejected)
 

@@ -6,6 +6,7 @@ made a second time.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -24,7 +25,14 @@ from counterpoint.manager.gateway.calls import (
     call_digest,
     max_call_tokens,
 )
-from counterpoint.manager.gateway.ledger import CallState, CallUsage, ModelCallRecord, dollars
+from counterpoint.manager.gateway.ledger import (
+    UNKNOWN,
+    CallState,
+    CallUsage,
+    ModelCallRecord,
+    SoftLimitReached,
+    dollars,
+)
 from counterpoint.manager.gateway.models import ModelProvider, ProviderUnavailable, UnknownCallOutcome
 from counterpoint.manager.gateway.provider_limits import ProviderLimits
 from counterpoint.manager.gateway.reservations import (
@@ -96,7 +104,7 @@ class ModelGateway:
         completion while the provider sends them; it receives none where the outcome of another call is returned.
 
         Text is written by the first fallback that can be called if the model of the call cannot: its provider is
-        unavailable or refuses, or a budget does not cover it.
+        unavailable or refuses, or a budget does not cover it. Over a soft limit a cheaper one is called first.
 
         `wait_s` is the deadline in seconds from now. Raises `Denied` for a token that does not cover the call or a
         budget that is spent; `Permanent` when the provider refuses (`refused`), when the key belongs to another call
@@ -130,17 +138,26 @@ class ModelGateway:
         left_s = request.deadline - asyncio.get_running_loop().time()
         async with self._limiter.slot(request.grant.project, left_s):
             failure: Denied | Permanent | Transient | None = None
-            for candidate in self._candidates(request):
+            waiting = deque([(each, await self._estimate(each.call)) for each in self._candidates(request)])
+            put_off = set[str]()
+            while waiting:
+                candidate, estimate = waiting.popleft()
+                model = candidate.call.model
+                cheaper = model not in put_off and any(_is_cheaper(other, estimate) for _, other in waiting)
                 try:
-                    return await self._make(candidate)
+                    return await self._make(replace(candidate, deferrable=cheaper), estimate)
+                except SoftLimitReached as reached:
+                    put_off.add(model)
+                    waiting.append((candidate, estimate))
+                    log.info("call.put_off", project=request.grant.project, model=model, why=str(reached))
                 except (Denied, Permanent, ProviderUnavailable) as error:
                     if isinstance(error, ProviderUnavailable):
                         paused_until = asyncio.get_running_loop().time() + self._limits.pause_s
-                        self._paused_until[candidate.call.model] = paused_until
+                        self._paused_until[model] = paused_until
                     elif _error_code(error) not in _NEXT_MODEL:
                         raise
                     failure = failure or error
-                    log.info("call.not_made", project=request.grant.project, model=candidate.call.model, why=str(error))
+                    log.info("call.not_made", project=request.grant.project, model=model, why=str(error))
             raise failure or AssertionError("a request has a candidate")
 
     def _candidates(self, request: CallRequest) -> Iterator[CallRequest]:
@@ -155,8 +172,8 @@ class ModelGateway:
             others = tuple(replace(call, model=other) for other in models if other != model)
             yield replace(request, call=replace(call, model=model), others=others)
 
-    async def _make(self, request: CallRequest) -> CallOutcome:
-        reserved = await self._reservations.reserve(request, await self._estimate(request.call))
+    async def _make(self, request: CallRequest, estimate: CallUsage) -> CallOutcome:
+        reserved = await self._reservations.reserve(request, estimate)
         return reserved if isinstance(reserved, CallOutcome) else await self._call_reserved(request, *reserved)
 
     async def _call_reserved(self, request: CallRequest, call_id: str, reserved: ModelCallRecord) -> CallOutcome:
@@ -196,6 +213,11 @@ class ModelGateway:
                 )
             case GenerateCall() | EmbedCall():
                 return await self._provider.call(request.call, request.deadline, request.deltas)
+
+
+def _is_cheaper(one: CallUsage, other: CallUsage) -> bool:
+    """Whether the price of a call is known and less than that of another."""
+    return one.usd != UNKNOWN and (other.usd == UNKNOWN or one.usd < other.usd)
 
 
 def _error_code(error: Denied | Permanent) -> str:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from counterpoint.proto.approvals import RefusedCall
-from counterpoint.proto.errors import Denied, ErrorCode
+from counterpoint.proto.errors import CounterpointError, Denied, ErrorCode
 from counterpoint.proto.messages import Shape, Time, Usd
 from counterpoint.proto.tasks import Budget
 
@@ -19,6 +19,10 @@ UNKNOWN: Literal["unknown"] = "unknown"
 Amount = Usd | Literal["unknown"]
 """US dollars, or an unknown price."""
 _NANO = Decimal("0.000000001")
+
+
+class SoftLimitReached(CounterpointError):
+    """The call exceeds a soft limit, and a cheaper model may make it."""
 
 
 class CallState(StrEnum):
@@ -58,7 +62,8 @@ class SpendRecord(Shape):
     """Limits, spending and reservations of a task, of a job of the memory service, or under a limit of the project.
 
     `limit` describes the latter, `limit_at` is when it was set. `lifted_*` was added to the limit by approvals.
-    `refused` is the first call that a limit refused the task since the last reservation.
+    `refused` is the first call that a limit refused the task since the last reservation. `warned`: the soft limit was
+    passed and somebody was warned. `warnings` of a task are those of its calls that the manager has not passed on yet.
     `unpriced` calls had an unknown price and are in no sum of dollars. `unknown` calls had an unknown outcome and count
     at their estimate.
     """
@@ -70,6 +75,10 @@ class SpendRecord(Shape):
     limit_at: Time | None = None
     lifted_usd: Usd = Decimal(0)
     lifted_tokens: int = 0
+    soft_usd: Usd | None = None
+    soft_tokens: int | None = None
+    warned: bool = False
+    warnings: tuple[str, ...] = ()
     refused: RefusedCall | None = None
     spent_usd: Usd = Decimal(0)
     spent_tokens: int = 0
@@ -107,6 +116,20 @@ class SpendRecord(Shape):
     def used_tokens(self) -> int:
         """Tokens spent and reserved."""
         return self.spent_tokens + self.reserved_tokens
+
+    def exceeds_soft(self, estimate: CallUsage) -> bool:
+        """Whether a call takes the spending over the soft limit. An unknown price may."""
+        usd = self.soft_usd is not None and (
+            estimate.usd == UNKNOWN or self.used_usd + estimate.known_usd > self.soft_usd
+        )
+        return usd or (self.soft_tokens is not None and self.used_tokens + estimate.tokens > self.soft_tokens)
+
+    @property
+    def warning(self) -> str:
+        """The soft limit and what was used of it, in words."""
+        amounts = [f"{self.used_usd:f} of {self.soft_usd:f} USD"] if self.soft_usd is not None else []
+        amounts += [f"{self.used_tokens} of {self.soft_tokens} tokens"] if self.soft_tokens is not None else []
+        return f"the soft part of {self.limit} is reached: {' and '.join(amounts)} are used"
 
     def with_reserved(self, estimate: CallUsage) -> "SpendRecord":
         """Add a reservation. Raises `Denied` `budget` when it could exceed a limit."""

@@ -40,13 +40,19 @@ class CountedSpend:
 
 
 def lifts_for(refused: RefusedCall, counted: Iterable[CountedSpend]) -> tuple[Lift, ...]:
-    """Return a lift of each limit that does not cover the call, enough for `CALLS` of them, rounded up."""
+    """Return a lift of each limit that does not cover the call, enough for `CALLS` of them, rounded up.
+
+    Without a known price no amount covers the call under a limit in US dollars, so nothing is lifted.
+    """
+    counted = list(counted)
+    if refused.usd is None and any(each.spend.cap_usd is not None for each in counted):
+        return ()
     return tuple(lift for each in counted if (lift := _lift(refused, each)) is not None)
 
 
 def _lift(refused: RefusedCall, counted: CountedSpend) -> Lift | None:
     spend, amounts = counted.spend, dict[str, Decimal | int]()
-    if spend.cap_usd is not None and spend.used_usd + refused.usd > spend.cap_usd:
+    if spend.cap_usd is not None and refused.usd is not None and spend.used_usd + refused.usd > spend.cap_usd:
         missing = spend.used_usd + CALLS * refused.usd - spend.cap_usd
         by_usd = missing.quantize(_CENT, ROUND_UP)
         amounts |= {"cap_usd": spend.cap_usd, "used_usd": spend.used_usd, "by_usd": by_usd}

@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from counterpoint.manager.gateway.ledger import SpendRecord
-from counterpoint.proto.limits import LimitScope, StoredLimit, bounds, hashed_id
+from counterpoint.proto.limits import LimitScope, StoredLimit, bounds, spend_record_id
 from counterpoint.proto.memory import Costs, CostSum
 
 
@@ -22,7 +22,7 @@ class AppliedLimit:
     @property
     def spend_id(self) -> str:
         """Return the id of the record in the store `spend`."""
-        return hashed_id("limit", self.limit.record_id, self.name, self.since.isoformat() if self.since else "")
+        return spend_record_id(self.limit, self.name, self.since)
 
     @property
     def costs_so_far(self) -> Costs:
@@ -44,10 +44,18 @@ class AppliedLimit:
         period = {"day": " for a day", "month": " for a month", "total": ""}[self.limit.period]
         until = f", until {self.until:%Y-%m-%d %H:%M} UTC" if self.until else ""
         described = f"the limit of {self.limit.scope} {self.name}{period}{until}"
-        limit = {"limit": described, "limit_usd": self.limit.usd, "limit_tokens": self.limit.tokens}
+        limit = {
+            "limit": described,
+            "limit_usd": self.limit.usd,
+            "limit_tokens": self.limit.tokens,
+            "soft_usd": self.limit.soft_usd,
+            "soft_tokens": self.limit.soft_tokens,
+        }
         # A lift is of the limit that was shown. A limit set afterwards holds as it is.
-        lifted = {} if spend.limit_at == self.limit.at else {"lifted_usd": Decimal(0), "lifted_tokens": 0}
-        return spend.model_copy(update={**limit, **lifted, "limit_at": self.limit.at})
+        new = {"lifted_usd": Decimal(0), "lifted_tokens": 0, "warned": False}
+        return spend.model_copy(
+            update={**limit, **({} if spend.limit_at == self.limit.at else new), "limit_at": self.limit.at}
+        )
 
 
 def applied_limits(

@@ -16,20 +16,28 @@ from weakref import WeakValueDictionary
 import structlog
 from prometheus_client import Counter
 
-from counterpoint.client import Memory, put, record, records, retry_on_conflict
+from counterpoint.client import Memory, put, record, retry_on_conflict
 from counterpoint.guard.capabilities import Grant
 from counterpoint.manager.gateway.calls import CallOutcome, DeltaSink, ProviderCall, call_digest
-from counterpoint.manager.gateway.ledger import UNKNOWN, CallState, CallUsage, ModelCallRecord, SpendRecord
+from counterpoint.manager.gateway.ledger import (
+    UNKNOWN,
+    CallState,
+    CallUsage,
+    ModelCallRecord,
+    SoftLimitReached,
+    SpendRecord,
+)
 from counterpoint.manager.gateway.limited_spending import read_limited_spending
-from counterpoint.manager.gateway.limits import AppliedLimit, applied_limits
+from counterpoint.manager.gateway.reservation_input import (
+    ReservationInput,
+    calling_agent,
+    read_reservation_input,
+)
 from counterpoint.proto.approvals import RefusedCall
 from counterpoint.proto.errors import Conflict, Denied, ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.ids import derived_id, new_id
-from counterpoint.proto.limits import LIMITS_MAX, LimitScope, StoredLimit
-from counterpoint.proto.limits import STORE as LIMITS
-from counterpoint.proto.memory import Commit, Get, Item, List, Origin, Write
-from counterpoint.proto.messages import Shape, utc_now
-from counterpoint.proto.tasks import Budget
+from counterpoint.proto.memory import Commit, Get, Item, Origin, Write
+from counterpoint.proto.messages import utc_now
 
 log = structlog.get_logger()
 
@@ -49,8 +57,8 @@ MemoryForOrigin = Callable[[Origin], Memory]
 class CallRequest:
     """A call with the gateway token that authorises it; `deadline` by the clock of the loop.
 
-    `others` are calls under the same key that may be made instead of it: by another model. `deltas` receives a
-    completion in parts.
+    `others` are calls under the same key that may be made instead of it: by another model; `deferrable` if one of them
+    is cheaper. `deltas` receives a completion in parts.
     """
 
     token: str
@@ -60,6 +68,7 @@ class CallRequest:
     deadline: float
     others: tuple[ProviderCall, ...] = ()
     deltas: DeltaSink | None = None
+    deferrable: bool = False
 
     @property
     def digests(self) -> frozenset[str]:
@@ -75,23 +84,6 @@ class CallRequest:
     def identity(self) -> tuple[str, str, str]:
         """Project, message and key: they identify one call."""
         return self.grant.project, self.grant.message, self.key
-
-
-class _CallingTask(Shape):
-    """The fields of a task record that say whose limits apply."""
-
-    budget: Budget | None = None
-    session_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _ReservationInput:
-    """The records that a reservation rests on."""
-
-    call: Item | None
-    spend: Item | None
-    task: _CallingTask
-    limits: tuple[AppliedLimit, ...]
 
 
 class Reservations:
@@ -125,7 +117,7 @@ class Reservations:
         for number in range(_RELEASES_LIMIT):
             call_id = derived_id(request.grant.message, "call", request.key, number)
             memory = self._memory(request)
-            found = await _read_records(memory, request, call_id)
+            found = await read_reservation_input(memory, request.grant, request.scope, call_id)
             if found.call is None:
                 if not found.limits:
                     return await self._commit_reservation(memory, request, call_id, estimate, found)
@@ -137,19 +129,25 @@ class Reservations:
         raise Transient("the provider failed too often for this key", retry_after_s=0.5)
 
     async def _commit_reservation(
-        self, memory: Memory, request: CallRequest, call_id: str, estimate: CallUsage, found: _ReservationInput
+        self, memory: Memory, request: CallRequest, call_id: str, estimate: CallUsage, found: ReservationInput
     ) -> tuple[str, ModelCallRecord]:
         budget = found.task.budget
         spend = record(found.spend, SpendRecord) if found.spend else SpendRecord.initial(request.grant.task, budget)
         if request.grant.task is None:
             spend = spend.model_copy(update={"limit_tokens": self._job_tokens.get(request.scope)})
         limited = await read_limited_spending(memory, found.limits)
+        over = [spent for _, spent, _ in limited if spent.exceeds_soft(estimate)]
+        if over and request.deferrable:
+            raise SoftLimitReached(over[0].warning)
         try:
-            writes = [put("spend", request.scope, spend.with_reserved(estimate), existing=found.spend)]
-            writes += [
-                put("spend", limit.spend_id, spent.with_reserved(estimate), existing=item)
-                for limit, spent, item in limited
-            ]
+            reserved, writes = spend.with_reserved(estimate), list[Write]()
+            for limit, spent, item in limited:
+                after = spent.with_reserved(estimate)
+                if spent in over and not spent.warned and request.grant.task is not None:
+                    after = after.model_copy(update={"warned": True})
+                    reserved = reserved.model_copy(update={"warnings": (*reserved.warnings, after.warning)})
+                writes.append(put("spend", limit.spend_id, after, existing=item))
+            writes.append(put("spend", request.scope, reserved, existing=found.spend))
         except Denied:
             CALLS.labels(request.grant.project, request.call.model, "refused").inc()
             await self._note_refusal(memory, request, call_id, estimate, spend, found.spend)
@@ -174,24 +172,22 @@ class Reservations:
         spend: SpendRecord,
         item: Item | None,
     ) -> None:
-        """Record the first call that a limit refused the task: a person may lift the limit. Raises `Conflict`.
-
-        A call without a known price is not recorded, because no amount covers it.
-        """
-        if request.grant.task is None or estimate.usd == UNKNOWN or spend.refused is not None:
+        """Record the first call that a limit refused the task: a person may lift the limit. Raises `Conflict`."""
+        if request.grant.task is None or spend.refused is not None:
             return
-        refused = RefusedCall(usd=estimate.known_usd, tokens=estimate.tokens)
+        usd = None if estimate.usd == UNKNOWN else estimate.usd
+        refused = RefusedCall(usd=usd, tokens=estimate.tokens)
         write = put("spend", request.scope, spend.model_copy(update={"refused": refused}), existing=item)
         step = f"refuse {call_id} {item.version if item else 0}"
         await memory.step(Commit(step=step, last=False, writes=(write,)))
 
-    def _reservation(self, request: CallRequest, estimate: CallUsage, found: _ReservationInput) -> ModelCallRecord:
+    def _reservation(self, request: CallRequest, estimate: CallUsage, found: ReservationInput) -> ModelCallRecord:
         now = utc_now()
         left_s = max(request.deadline - asyncio.get_running_loop().time(), 0.0)
         return ModelCallRecord(
             task_id=request.grant.task,
             session_id=found.task.session_id,
-            agent=_agent(request.grant),
+            agent=calling_agent(request.grant),
             key=request.key,
             kind=request.call.kind,
             model=request.call.model,
@@ -314,31 +310,6 @@ class Reservations:
         if lock is None:
             lock = self._locks[project, scope] = asyncio.Lock()
         return lock
-
-
-async def _read_records(memory: Memory, request: CallRequest, call_id: str) -> _ReservationInput:
-    """Return the records of the call, its spending, its task, and the limits of the project. Raises `Denied` `task`."""
-    grant = request.grant
-    gets = [Get(store="model_calls", id=call_id), Get(store="spend", id=request.scope)]
-    if grant.task is not None:
-        gets.append(Get(store="tasks", id=grant.task))
-    limits, *results = await memory.query(List(store=LIMITS, limit=LIMITS_MAX), *gets)
-    call, spend, *tasks = (result.items[0] if result.items else None for result in results)
-    if tasks == [None]:
-        raise Denied(ErrorCode.TASK, "a task that may be read, for its budget")
-    task = record(tasks[0], _CallingTask) if tasks and tasks[0] else _CallingTask()
-    names: dict[LimitScope, str | None] = {
-        "project": grant.project,
-        "agent": _agent(grant),
-        "session": task.session_id,
-        "task": grant.task,
-    }
-    return _ReservationInput(call, spend, task, applied_limits(records(limits.items, StoredLimit), names, utc_now()))
-
-
-def _agent(grant: Grant) -> str | None:
-    """Return the service that calls the gateway with a token."""
-    return next(iter(grant.agents), None)
 
 
 def unknown_outcome(reason: str) -> Permanent:

@@ -18,9 +18,10 @@ from counterpoint.proto.limits import (
     SpendLimit,
     StoredLimit,
     bounds,
+    spend_record_id,
 )
-from counterpoint.proto.memory import Commit, CostReport, Costs, CostSum, List
-from counterpoint.proto.messages import Time, Usd
+from counterpoint.proto.memory import Commit, CostReport, Costs, CostSum, Get, List, QueryResult
+from counterpoint.proto.messages import Shape, Time, Usd
 from counterpoint.router.api.body import RequestBody, item_json, json_body, reply
 from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.api.openapi import request_body
@@ -29,16 +30,29 @@ from counterpoint.router.paging import ListPage, page
 router = APIRouter(prefix="/v1/limits", tags=["operate"])
 
 
+class LimitSpend(Shape):
+    """The fields of a record of spending under a limit: what approvals lifted it by, since it was set."""
+
+    limit_at: Time | None = None
+    lifted_usd: Usd = Decimal(0)
+    lifted_tokens: int = 0
+    warned: bool = False
+
+
 class LimitView(StoredLimit):
     """A limit and what was used of it in the present period, reservations included.
 
+    `lifted_*` is what approvals added to it in the period, `warned` that its soft amount is reached.
     Without a name `used_*` are those of `most_used`, the agent, session or task that used most. `until` is the end of
-    the period. `reached_at`: when the limit is reached at the average pace of the period so far, absent if that is not
-    before its end.
+    the period. `reached_at`: when the limit, without lifts, or a soft limit alone is reached at the average pace of the
+    period so far, absent if that is not before its end.
     """
 
     used_usd: Usd
     used_tokens: int
+    lifted_usd: Usd = Decimal(0)
+    lifted_tokens: int = 0
+    warned: bool = False
     most_used: str | None = None
     until: Time | None = None
     reached_at: Time | None = None
@@ -61,7 +75,7 @@ async def limits(context: Context) -> Response:
     sums |= await _sums(context, set(missing.values()))
     queries = [missing.get(limit.record_id, _costs(limit, memory.now)) for limit in stored]
     views = [_view(limit, sums[query], memory.now) for limit, query in zip(stored, queries, strict=True)]
-    return page(map(item_json, views), None)
+    return page(map(item_json, await _with_lifts(context, views, memory.now)), None)
 
 
 @router.put("", responses={200: {"model": StoredLimit}}, response_model=None, openapi_extra=request_body(SpendLimit))
@@ -109,6 +123,26 @@ async def _sums(context: RequestContext, queries: set[Costs]) -> dict[Costs, Cos
     return {query: CostReport.model_validate(result.report) for query, result in zip(ordered, found, strict=True)}
 
 
+async def _with_lifts(context: RequestContext, views: list[LimitView], now: datetime) -> list[LimitView]:
+    """Add what is known of each limit besides the calls: of a limit without a name, for who used most."""
+    names = [view.most_used or _key(view) for view in views]
+    gets = [
+        Get(store="spend", id=spend_record_id(view, name, bounds(view.period, now)[0]))
+        for view, name in zip(views, names, strict=True)
+        if name is not None
+    ]
+    found = iter(await context.memory().query(*gets) if gets else ())
+    return [view if name is None else _with_lift(view, next(found)) for view, name in zip(views, names, strict=True)]
+
+
+def _with_lift(view: LimitView, found: QueryResult) -> LimitView:
+    spend = next(iter(records(found.items, LimitSpend)), None)
+    if spend is None or spend.limit_at != view.at:
+        return view
+    known = {"lifted_usd": spend.lifted_usd, "lifted_tokens": spend.lifted_tokens, "warned": spend.warned}
+    return view.model_copy(update=known)
+
+
 def _key(limit: StoredLimit) -> str | None:
     return limit.project if limit.scope == "project" else limit.name
 
@@ -121,7 +155,7 @@ def _costs(limit: StoredLimit, now: datetime, key: str | None = None) -> Costs:
 def _view(limit: StoredLimit, report: CostReport, now: datetime) -> LimitView:
     key = _key(limit)
     named = [line for line in report.lines if line.key and key in (None, line.key)]
-    in_usd = limit.usd is not None
+    in_usd = limit.usd is not None or limit.soft_usd is not None
     most = max(named, key=lambda line: _amount(line, in_usd=in_usd), default=None)
     used = most or CostSum()
     since, until = bounds(limit.period, now)
@@ -139,9 +173,11 @@ def _reached_at(
     limit: StoredLimit, used: CostSum, since: datetime | None, until: datetime | None, now: datetime
 ) -> datetime | None:
     """Return when a limit is reached at the pace of the period so far; None if not before its end."""
+    amounts = ((limit.usd, True), (limit.tokens, False), (limit.soft_usd, True), (limit.soft_tokens, False))
+    hard = [each for each in amounts[:2] if each[0] is not None]
     shares = [
         _amount(used, in_usd=in_usd) / Decimal(most) if most else Decimal(1)
-        for most, in_usd in ((limit.usd, True), (limit.tokens, False))
+        for most, in_usd in hard or amounts[2:]
         if most is not None
     ]
     share = max(shares)

@@ -30,7 +30,7 @@ from counterpoint.router.intake.admission import (
 from counterpoint.router.intake.incident_facts import facts_of, with_incidents
 from counterpoint.router.intake.intake import receive
 from counterpoint.router.intake.outcome_rules import is_late
-from counterpoint.router.intake.priority import turn_of_task
+from counterpoint.router.intake.priority import urgency_of_task
 from counterpoint.router.intake.submissions import STORE, Submission, body_sha256, request_key, task_key
 from counterpoint.router.intake.task_links import parts_of_open_tasks
 from counterpoint.router.paging import Cursor, Limit, ListPage, TaskId, page
@@ -105,8 +105,8 @@ async def submit_task(
         return await receive(memory, arrival, timedelta(seconds=settings.idempotency_s))
 
     try:
-        turn = turn_of_task(task.priority, task.deadline, utc_now())
-        async with context.resources.running_tasks.limiter.slot(context.project, ADMISSION_TIMEOUT_S, turn):
+        urgency = urgency_of_task(task.priority, task.deadline, utc_now())
+        async with context.resources.running_tasks.limiter.slot(context.project, ADMISSION_TIMEOUT_S, urgency):
             verdict = await context.commit(admit_task)
     except Permanent as error:
         raise with_sender_fields(error) from error

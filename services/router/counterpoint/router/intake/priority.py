@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from counterpoint.bus.turns import WaitingTurn
+from counterpoint.bus.turns import Urgency
 from counterpoint.proto.messages import Time
 
 WEIGHTS: Mapping[str, int] = {"low": 1, "normal": 2, "high": 4, "urgent": 8}
@@ -18,14 +18,14 @@ ever."""
 _TIME: TypeAdapter[datetime] = TypeAdapter(Time)
 
 
-def turn_of_task(priority: str, deadline: datetime | None, arrived_at: datetime) -> WaitingTurn:
-    """Return the turn of a task."""
+def urgency_of_task(priority: str, deadline: datetime | None, arrived_at: datetime) -> Urgency:
+    """Return the urgency of a task."""
     due = arrived_at + HORIZON if deadline is None else min(max(deadline, arrived_at), arrived_at + HORIZON)
-    return WaitingTurn(WEIGHTS.get(priority, WEIGHTS["normal"]), due.timestamp())
+    return Urgency(WEIGHTS.get(priority, WEIGHTS["normal"]), due.timestamp())
 
 
-def turn_of_body(data: bytes, arrived_at: datetime) -> WaitingTurn:
-    """Return the turn of a submission, bare or in a structured event. A body that is invalid is refused in its turn."""
+def urgency_of_body(data: bytes, arrived_at: datetime) -> Urgency:
+    """Return the urgency of a submission, bare or in a structured event. An invalid body is refused in its turn."""
     try:
         body = json.loads(data)
     except (ValueError, RecursionError):
@@ -36,4 +36,4 @@ def turn_of_body(data: bytes, arrived_at: datetime) -> WaitingTurn:
         deadline = _TIME.validate_python(given["deadline"])
     except (KeyError, ValidationError):
         deadline = None
-    return turn_of_task(str(given.get("priority")), deadline, arrived_at)
+    return urgency_of_task(str(given.get("priority")), deadline, arrived_at)

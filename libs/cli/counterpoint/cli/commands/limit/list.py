@@ -20,7 +20,7 @@ def list_limits(session: CommandSession) -> None:
     session.show(
         reply,
         lambda: table(
-            ("limit", "per", "USD", "tokens", "most used", "reached"),
+            ("limit", "per", "USD", "tokens", "soft", "most used", "reached"),
             [_row(one) for one in reply["items"]],
             "no limits",
         ),
@@ -30,6 +30,13 @@ def list_limits(session: CommandSession) -> None:
 def _row(one: dict[str, Any]) -> tuple[str, ...]:
     usd = f"{dollars(one['used_usd'])} of {Decimal(one['usd']):f}" if one.get("usd") is not None else "-"
     tokens = f"{one['used_tokens']:,} of {one['tokens']:,}" if one.get("tokens") is not None else "-"
+    if Decimal(one.get("lifted_usd") or 0):
+        usd += f" + {Decimal(one['lifted_usd']):f} lifted"
+    if one.get("lifted_tokens"):
+        tokens += f" + {one['lifted_tokens']:,} lifted"
+    soft = [f"{Decimal(one['soft_usd']):f} USD"] if one.get("soft_usd") is not None else []
+    soft += [f"{one['soft_tokens']:,} tokens"] if one.get("soft_tokens") is not None else []
+    soft += ["reached"] if one.get("warned") else []
     reached = f"{when(one['reached_at'])} UTC" if one.get("reached_at") else "-"
     scope = "project" if one["scope"] == "project" else f"{one['scope']} {one.get('name') or '(each)'}"
-    return scope, one["period"], usd, tokens, one.get("most_used") or "-", reached
+    return scope, one["period"], usd, tokens, ", ".join(soft) or "-", one.get("most_used") or "-", reached

@@ -31,6 +31,8 @@ def describe_limit(limit: dict[str, Any]) -> str:
     """Return a limit in words."""
     amounts = [f"{limit['usd']} USD" if limit.get("usd") is not None else ""]
     amounts.append(f"{limit['tokens']:,} tokens" if limit.get("tokens") is not None else "")
+    amounts.append(f"{limit['soft_usd']} USD softly" if limit.get("soft_usd") is not None else "")
+    amounts.append(f"{limit['soft_tokens']:,} tokens softly" if limit.get("soft_tokens") is not None else "")
     of = limit["project"] if limit["scope"] == "project" else limit.get("name") or "each"
     where = f"{of} {limit['scope']}" if of == "each" else f"{limit['scope']} {of}"
     period = {"day": " a day", "month": " a month", "total": ""}[limit["period"]]

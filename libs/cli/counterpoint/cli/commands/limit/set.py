@@ -17,16 +17,21 @@ def set_limit(
     name: Name = None,
     usd: Annotated[str | None, typer.Option("--usd", help="Maximum cost in US dollars.")] = None,
     tokens: Annotated[int | None, typer.Option("--tokens", min=0, help="Maximum number of tokens.")] = None,
+    soft_usd: Annotated[str | None, typer.Option("--soft-usd", help="Cost from which a cheaper model is used.")] = None,
+    soft_tokens: Annotated[
+        int | None, typer.Option("--soft-tokens", min=0, help="Tokens from which a cheaper model is used.")
+    ] = None,
     period: Period = "total",
 ) -> None:
     """Set a limit, in place of one for the same scope, name and period.
 
     A call that could exceed a limit is refused, and the work goes on by rules. A model without a known price is refused
-    under a limit in dollars.
+    under a limit in dollars. Over a soft amount a cheaper model is called, if one is configured, and you are warned.
     """
     key = limit_key(scope, name, period)
-    if usd is None and tokens is None:
-        raise UsageError("a limit needs --usd, --tokens, or both")
+    amounts = {"usd": usd, "tokens": tokens, "soft_usd": soft_usd, "soft_tokens": soft_tokens}
+    if all(each is None for each in amounts.values()):
+        raise UsageError("a limit needs an amount: --usd, --tokens, --soft-usd or --soft-tokens")
     with session.connect() as api:
-        limit = api.put("/v1/limits", {**key, "usd": usd, "tokens": tokens}, project=session.project)
+        limit = api.put("/v1/limits", {**key, **amounts}, project=session.project)
     session.show(limit, lambda: describe_limit(limit))
