@@ -103,9 +103,10 @@ async def test_without_an_answer_nothing_is_decided(front: McpFront, mode: str) 
     assert not front.house.of_type(ApprovalDecided)
 
 
-async def test_a_client_that_cannot_ask_gives_the_decision_itself(front: McpFront) -> None:
+@MODES
+async def test_a_client_that_cannot_ask_gives_the_decision_itself(front: McpFront, mode: str) -> None:
     approval = pending(front)  # type: ignore[arg-type]
-    async with front.client(mode="legacy") as client:
+    async with front.client(mode=mode) as client:
         code, text = await problem(client, "decide_approval", approval_id="a1")
         assert (code, approval.artifact_sha256 in text) == ("invalid", True)
         given = {"approval_id": "a1", "decision": "approved", "artifact_sha256": approval.artifact_sha256}

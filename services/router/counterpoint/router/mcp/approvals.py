@@ -71,11 +71,11 @@ async def _answer(ctx: McpContext, shown: ShownApproval) -> tuple[str, _Answer] 
 
     From protocol 2026-07-28 on the request is the call's result, and the hash its sealed state.
     """
+    capabilities = ctx.session.client_capabilities
+    if capabilities is None or capabilities.elicitation is None:
+        raise _unanswered(f"the client cannot ask; read the text with artifact_sha256 {shown.artifact_sha256}")
     request = ctx.request_context
     if request is None or request.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-        capabilities = ctx.session.client_capabilities
-        if capabilities is None or capabilities.elicitation is None:
-            raise _unanswered(f"the client cannot ask; read the text with artifact_sha256 {shown.artifact_sha256}")
         reply = await ctx.elicit(_question(shown), _Answer)
         if not isinstance(reply, AcceptedElicitation):
             raise _unanswered("the person gave no answer")

@@ -93,6 +93,7 @@ def server() -> FastMCP[Any]:
         version="1.0.0",
         middleware=[Problems()],
         mask_error_details=True,
+        dereference_schemas=False,
         tools=_tools(),
         transforms=[ToolCatalog(always_visible=list(LISTED))],
     )
