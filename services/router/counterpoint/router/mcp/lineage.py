@@ -1,6 +1,6 @@
 """Tools about lineage: the jobs and data sets around a DAG, and what its failure reaches."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -20,7 +20,7 @@ DagId = Annotated[str, Field(min_length=1, max_length=1_000, description="A DAG 
 
 
 async def get_dag_lineage(
-    dag_id: DagId, depth: Depth = 2, direction: Direction = Direction.BOTH, project: Project = None
+    dag_id: DagId, depth: Depth = 2, direction: Literal["up", "down", "both"] = "both", project: Project = None
 ) -> Lineage:
     """Return the jobs and data sets around a DAG, with hops and owners. Upstream hops are negative.
 
@@ -29,7 +29,7 @@ async def get_dag_lineage(
     context = caller(project)
     context.require("read")
     memory = context.memory()
-    return await lineage_of(memory, await job_named(memory, dag_id), depth=depth, direction=direction)
+    return await lineage_of(memory, await job_named(memory, dag_id), depth=depth, direction=Direction(direction))
 
 
 async def get_failure_blast_radius(
