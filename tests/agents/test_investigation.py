@@ -14,6 +14,8 @@ from agents.test_rag_steps import Book, Killed
 from counterpoint.client import Gateway
 from counterpoint.client.gateway import Generated, Usage
 from counterpoint.developer.agent import investigation as limits
+from counterpoint.developer.agent import prompt as prompts
+from counterpoint.developer.agent import readings
 from counterpoint.developer.handlers import OFFLINE, handle_delegated
 from counterpoint.developer.settings import Deadlines
 from counterpoint.proto.errors import CounterpointError, Denied, Permanent, Problem, Transient
@@ -211,18 +213,78 @@ async def test_an_act_that_the_cited_text_forbids_is_not_proposed() -> None:
     assert "action: the cited text advises against it" in model.asked[1][-1]["content"]
 
 
-async def test_an_earlier_success_is_cited_and_its_act_quoted() -> None:
-    shelf = shelf_of()
-    act = "Pinned ldap.internal in /etc/hosts of the workers"
+def with_attempt(shelf: Book, act: str, **fields: Any) -> Book:
+    """A memory with an attempt at this failure, or at another one."""
     body = {
         "attempt_id": "a-1", "task_id": "t-0", "project": "shop", "attempt": 1, "tried": act, "outcome": "succeeded",
         "by": "ann", "by_kind": "person", "description": FAILURE, "error_message": ERROR, "at": START.isoformat(),
     }  # fmt: skip
-    shelf.put("attempts", "a-1", body)
+    shelf.put("attempts", "a-1", {**body, **fields})
+    return shelf
+
+
+PINNED = "Pinned ldap.internal in /etc/hosts of the workers"
+ELSEWHERE = {"description": "The printer of the office jams", "error_message": "paper jam in tray two"}
+
+
+async def test_an_earlier_success_is_cited_and_its_act_quoted() -> None:
+    rules = await delivered(with_attempt(shelf_of(), PINNED))
+    shelf = with_attempt(shelf_of(), PINNED)
     worked = await delivered(shelf, Scripted(lambda messages: proposal(messages, "attempt", "Pinned")))
-    assert shelf.one("attempts", worked.attempt_id or "").body["tried"] == act
+    assert shelf.one("attempts", worked.attempt_id or "").body["tried"] == PINNED
     assert worked.findings.citations[0].source_path == "attempts/a-1#tried"
     assert any(source.id == "a-1" for source in shelf.decisions()[-1].sources)
+    assert worked.findings.likelihood == rules.findings.likelihood is not None
+    assert not any("may be a different one" in caveat for caveat in worked.findings.caveats)
+
+
+async def test_an_act_from_another_failure_says_so_and_has_no_likelihood() -> None:
+    shelf = with_attempt(shelf_of(), PINNED, **ELSEWHERE)
+    looks = call("attempts", text="printer jams in tray two")
+    worked = await delivered(shelf, Scripted(looks, lambda messages: proposal(messages, "attempt", "Pinned")))
+    assert (worked.text or "").startswith(f"**Action**: {PINNED}")
+    assert worked.findings.likelihood is None
+    assert "the cited attempt was at a failure that may be a different one" in worked.findings.caveats
+
+
+async def test_an_act_that_failed_elsewhere_supports_no_act() -> None:
+    shelf = with_attempt(shelf_of(), PINNED, outcome="failed", **ELSEWHERE)
+    looks = call("attempts", text="printer jams in tray two")
+    model = Scripted(looks, lambda messages: proposal(messages, "attempt", "Pinned"))
+    assert PINNED not in ((await delivered(shelf, model)).text or "")
+    assert "action: it rests on an attempt that did not succeed" in model.asked[2][-1]["content"]
+
+
+async def test_an_override_is_followed_without_a_model() -> None:
+    override = {"instruction": "Reboot the host", "reasoning": "it hangs", "by": "ann", "by_kind": "person"}
+    shelf = shelf_of()
+    shelf.put("tasks", "t", {"task_id": "t", "override": override})
+    message = TaskDelegated.model_validate({**failure().model_dump(mode="json"), "override": override})
+    worked = await delivered(shelf, model := Scripted(proposes()), message)
+    assert "Reboot the host" in (worked.text or "")
+    assert not model.asked
+
+
+async def test_a_task_without_its_record_is_tried_again() -> None:
+    shelf = shelf_of()
+    shelf.drop("tasks", "t")
+    with pytest.raises(Transient, match="does not exist yet"):
+        await delivered(shelf, Scripted(proposes()))
+
+
+async def test_a_prompt_shows_the_newest_results_whole_and_leaves_out_the_oldest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prompts, "PROMPT_CHARS", 3_000)
+    shelf = shelf_of({f"{name}.md": f"{name} " * 600 for name in ("alpha", "bravo")})
+    action = {"action_id": "x", "task_id": "t", "agent": "router", "kind": "route", "reasoning": "delta " * 1000}
+    shelf.put("actions", "x", {**action, "at": (START - timedelta(days=1)).isoformat()})
+    model = Scripted(call("search", text="alpha"), call("search", text="bravo"), call("line"), proposes())
+    await delivered(shelf, model)
+    *_, alpha, _, bravo, _, delta = (each["content"] for each in model.asked[-1])
+    assert max(map(len, delta.split("\n"))) == readings.READING_CHARS
+    assert "…" in delta
+    assert [each.startswith("left out") for each in (alpha, bravo, delta)] == [True, True, False]
 
 
 async def test_a_stop_of_the_rules_stays_a_stop_and_offers_what_the_model_found() -> None:
