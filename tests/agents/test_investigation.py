@@ -205,6 +205,12 @@ async def test_an_act_that_failed_for_this_failure_is_not_proposed_again() -> No
     assert "action: it was tried in this task, or failed" in model.asked[1][-1]["content"]
 
 
+async def test_an_act_of_this_task_without_an_outcome_may_be_proposed_again() -> None:
+    shelf = with_attempt(shelf_of(), ACT, task_id="t", outcome="unknown")
+    worked = await delivered(shelf, Scripted(proposes()), failure(attempt=2))
+    assert (worked.text or "").startswith(f"**Action**: {ACT}")
+
+
 async def test_an_act_that_the_cited_text_forbids_is_not_proposed() -> None:
     shelf = shelf_of({"warning.md": "Never flush the name cache of the ldap.internal hosts."})
     says = lambda messages: proposal(messages, has="Never").replace("Never flush", "Flush")  # noqa: E731

@@ -56,8 +56,9 @@ class Failing:
         self.orders = orders
         self.outside = outside
 
-    async def submit(self) -> dict[str, Any]:
-        task_id = (await self.http.post("/v1/tasks", json=FAILURE)).raise_for_status().json()["task_id"]
+    async def submit(self, **fields: Any) -> dict[str, Any]:
+        reply = await self.http.post("/v1/tasks", json={**FAILURE, **fields})
+        task_id = reply.raise_for_status().json()["task_id"]
         return await settled(self.http, "failing", task_id)
 
     async def solve(self, task: dict[str, Any]) -> None:
@@ -128,6 +129,25 @@ async def test_a_killed_investigation_goes_on_is_paid_once_and_replayed(failing:
     assert not others or place != "nowhere"
     assert all(step.why == ("an earlier delivery made it",) for step in others), others
     assert len(failing.outside.seen) == called
+
+
+async def test_a_budget_that_ends_is_lifted_by_a_person_and_the_failure_is_investigated(failing: Failing) -> None:
+    failing.outside.script = says
+    before = len(failing.outside.seen)
+    waiting = await failing.submit(budget={"tokens": 50})
+    assert (waiting["state"], waiting["waiting_for"]) == ("input_required", "approval"), waiting
+    assert len(failing.outside.seen) == before
+    where = {"project": "failing", "task_id": waiting["task_id"]}
+    (approval,) = (await failing.http.get("/v1/approvals", params=where)).raise_for_status().json()["items"]
+    decision = {"decision": "approved", "artifact_sha256": approval["artifact_sha256"]}
+    path = f"/v1/approvals/{approval['approval_id']}"
+    (await failing.http.post(path, json=decision, params={"project": "failing"})).raise_for_status()
+    task = waiting
+    while task["waiting_for"] == "approval":
+        task = await settled(failing.http, "failing", task["task_id"])
+    assert (task["waiting_for"], task["attempt"]) == ("outcome", 2), task
+    assert task["proposal"].startswith(f"**Action**: {ACT} [1]")
+    assert len(failing.outside.seen) - before == 3
 
 
 async def test_a_replay_compares_each_prompt_with_the_one_that_was_sent(failing: Failing) -> None:
