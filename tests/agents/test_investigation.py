@@ -1,8 +1,10 @@
 """A model in the lane of failures: what it proposes is judged by the rules, whose own result is kept beside it."""
 
 import json
+import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from agents.developer_memory import START
 from agents.obedient import call, proposal
 from agents.test_rag_steps import Book, Killed
+from prometheus_client import REGISTRY
 
 from counterpoint.client import Gateway
 from counterpoint.client.gateway import Generated, Usage
@@ -480,3 +483,67 @@ async def test_a_call_whose_prompt_has_changed_after_a_kill_is_not_made_again() 
     worked = await delivered(shelf, model)
     assert "key_reused" in worked.findings.caveats[-1]
     assert len(model.asked) == 1
+
+
+async def test_turns_and_endings_are_counted() -> None:
+    def count(name: str, **labels: str) -> float:
+        return REGISTRY.get_sample_value(f"counterpoint_{name}_total", labels) or 0.0
+
+    ending, usable, problem = (
+        lambda: count("investigations", ending="proposed"),
+        lambda: count("investigation_turns", usable="yes"),
+        lambda: count("investigation_turns", usable="no"),
+    )
+    before = ending(), usable(), problem()
+    await delivered(shelf_of(), Scripted("prose", call("line"), proposes()))
+    assert (ending(), usable(), problem()) == (before[0] + 1, before[1] + 2, before[2] + 1)
+
+
+REPLIES: tuple[Script, ...] = (
+    call("search", text="name cache"), call("line"), call("runs"), call("attempts", text="dns"), call("no_such_tool"),
+    "prose", "", '{"tool"', proposes(), proposes("Flush the name cache"), proposes("coffee"),
+    json.dumps({"proposal": {"action": "Reboot everything [2]."}}), Transient("the provider returned HTTP 429"),
+    Denied("budget", "0.1 USD"), Permanent("unknown_outcome"),
+)  # fmt: skip
+
+
+async def chaos(seed: int) -> None:
+    """A run of random replies and faults, killed at random: it ends once, within its limits, as the rules decide."""
+    dice = random.Random(seed)
+    script = [dice.choice(REPLIES) for _ in range(limits.MAX_TURNS)]
+    rules = await delivered(shelf_of())
+    shelf, model = shelf_of(), Scripted(*script)
+    kills = dice.randrange(6)
+
+    def perhaps_killed(what: str) -> None:
+        nonlocal kills
+        if kills and dice.random() < 0.15:
+            kills -= 1
+            raise Killed
+
+    shelf.before = shelf.after = model.after = perhaps_killed
+    while not any(each["type"] == TaskWorked.TYPE for each in shelf.sent):
+        with suppress(Killed):
+            await delivered(shelf, model)
+    worked, run = shelf.worked(), shelf.items("checkpoints")[0].body
+    assert (worked.outcome, worked.confidence) == (rules.outcome, rules.confidence)
+    assert len(run["turns"]) <= limits.MAX_TURNS
+    assert len(model.kept) <= limits.MAX_TURNS
+    prompts_sent = [json.dumps(prompt) for prompt in model.asked]
+    faults = sum(isinstance(each, CounterpointError) for each in script)
+    assert len(prompts_sent) - len(set(prompts_sent)) <= faults, "no prompt is paid twice"
+    assert len(shelf.kept("attempts")) == 1
+    assert len(shelf.line()) == len(shelf.decisions()) + 1 == len(set(shelf.steps)) + 2
+    if run["ending"] != "proposed":
+        assert worked.text == rules.text
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_random_faults_and_kills_end_within_the_limits(seed: int) -> None:
+    await chaos(seed)
+
+
+@pytest.mark.slow
+async def test_five_hundred_random_faults_and_kills_end_within_the_limits() -> None:
+    for seed in range(40, 540):
+        await chaos(seed)
