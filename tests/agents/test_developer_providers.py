@@ -115,13 +115,21 @@ def test_what_is_called_by_name_in_prose_is_found(text: str, package: str) -> No
 
 
 async def worked(
-    kind: str, lane: str, systems: list[str], override: OverrideGiven | None = None, likeness: float = 0.8
+    kind: str,
+    lane: str,
+    systems: list[str],
+    override: OverrideGiven | None = None,
+    likeness: float = 0.8,
+    document: str | None = None,
+    integrity: int = 2,
 ) -> TaskWorked:
     async def alike(query: str, texts: Any) -> list[float]:
         return [likeness] * len(texts)
 
     shelf = Shelf(alike)
     shelf.ingest("invoices.md", HOWTO)
+    if document:
+        shelf.ingest("ledger.md", document, integrity)
     for row in INDEX:
         shelf.put("providers", row.package, row.model_dump(mode="json"))
     recorded = override.model_dump(mode="json") if override else None
@@ -144,6 +152,30 @@ async def test_without_a_provider_work_stops_and_names_no_stand_in(kind: str, la
     assert any("Ledgerland" in asked for asked in result.searched_for)
     assert "BashOperator" not in result.model_dump_json()
     assert "PythonOperator" not in result.model_dump_json()
+    assert {need.how for need in result.needs if need.kind == "document"} == {
+        "counterpoint ingest docs/provider_plan_ledgerland.md --project shop"
+    }
+    assert result.text is not None
+    assert "```" not in result.text, "a plan has no code"
+
+
+async def test_the_plan_of_a_missing_provider_has_what_is_known_and_what_is_not() -> None:
+    result = await worked("plan", "plan", ["Acme Ledger", "Snowflake"], document="The Acme Ledger takes CSV files.")
+    text = result.text or ""
+    assert text.startswith("# Provider plan: Acme Ledger\n\n`docs/provider_plan_acme_ledger.md`")
+    headings = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
+    assert headings == [
+        "Searched", "Known about it", "Connections and operators", "Alternatives", "Steps", "Open points",
+    ]  # fmt: skip
+    assert "- providers of: Acme Ledger, Snowflake" in text
+    assert "> The Acme Ledger takes CSV files." in text
+    assert "- Snowflake: `apache-airflow-providers-snowflake`; connections " in text
+    assert "through a system that has a provider: Snowflake" in text
+    assert [each.quote for each in result.findings.citations if each.role is None] == [
+        "The Acme Ledger takes CSV files."
+    ]
+    other = await worked("plan", "plan", ["Acme Ledger"], document="The Acme Ledger takes CSV files.", integrity=0)
+    assert "No trusted document of this project mentions Acme Ledger." in (other.text or "")
 
 
 async def test_develop_offline_stops_as_no_model_with_plan_and_evidence() -> None:

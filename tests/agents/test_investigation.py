@@ -1,8 +1,10 @@
 """A model in the lane of failures: what it proposes is judged by the rules, whose own result is kept beside it."""
 
 import json
+import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -10,10 +12,13 @@ import pytest
 from agents.developer_memory import START
 from agents.obedient import call, proposal
 from agents.test_rag_steps import Book, Killed
+from prometheus_client import REGISTRY
 
 from counterpoint.client import Gateway
 from counterpoint.client.gateway import Generated, Usage
 from counterpoint.developer.agent import investigation as limits
+from counterpoint.developer.agent import prompt as prompts
+from counterpoint.developer.agent import readings
 from counterpoint.developer.handlers import OFFLINE, handle_delegated
 from counterpoint.developer.settings import Deadlines
 from counterpoint.proto.errors import CounterpointError, Denied, Permanent, Problem, Transient
@@ -203,6 +208,12 @@ async def test_an_act_that_failed_for_this_failure_is_not_proposed_again() -> No
     assert "action: it was tried in this task, or failed" in model.asked[1][-1]["content"]
 
 
+async def test_an_act_of_this_task_without_an_outcome_may_be_proposed_again() -> None:
+    shelf = with_attempt(shelf_of(), ACT, task_id="t", outcome="unknown")
+    worked = await delivered(shelf, Scripted(proposes()), failure(attempt=2))
+    assert (worked.text or "").startswith(f"**Action**: {ACT}")
+
+
 async def test_an_act_that_the_cited_text_forbids_is_not_proposed() -> None:
     shelf = shelf_of({"warning.md": "Never flush the name cache of the ldap.internal hosts."})
     says = lambda messages: proposal(messages, has="Never").replace("Never flush", "Flush")  # noqa: E731
@@ -211,18 +222,78 @@ async def test_an_act_that_the_cited_text_forbids_is_not_proposed() -> None:
     assert "action: the cited text advises against it" in model.asked[1][-1]["content"]
 
 
-async def test_an_earlier_success_is_cited_and_its_act_quoted() -> None:
-    shelf = shelf_of()
-    act = "Pinned ldap.internal in /etc/hosts of the workers"
+def with_attempt(shelf: Book, act: str, **fields: Any) -> Book:
+    """A memory with an attempt at this failure, or at another one."""
     body = {
         "attempt_id": "a-1", "task_id": "t-0", "project": "shop", "attempt": 1, "tried": act, "outcome": "succeeded",
         "by": "ann", "by_kind": "person", "description": FAILURE, "error_message": ERROR, "at": START.isoformat(),
     }  # fmt: skip
-    shelf.put("attempts", "a-1", body)
+    shelf.put("attempts", "a-1", {**body, **fields})
+    return shelf
+
+
+PINNED = "Pinned ldap.internal in /etc/hosts of the workers"
+ELSEWHERE = {"description": "The printer of the office jams", "error_message": "paper jam in tray two"}
+
+
+async def test_an_earlier_success_is_cited_and_its_act_quoted() -> None:
+    rules = await delivered(with_attempt(shelf_of(), PINNED))
+    shelf = with_attempt(shelf_of(), PINNED)
     worked = await delivered(shelf, Scripted(lambda messages: proposal(messages, "attempt", "Pinned")))
-    assert shelf.one("attempts", worked.attempt_id or "").body["tried"] == act
+    assert shelf.one("attempts", worked.attempt_id or "").body["tried"] == PINNED
     assert worked.findings.citations[0].source_path == "attempts/a-1#tried"
     assert any(source.id == "a-1" for source in shelf.decisions()[-1].sources)
+    assert worked.findings.likelihood == rules.findings.likelihood is not None
+    assert not any("may be a different one" in caveat for caveat in worked.findings.caveats)
+
+
+async def test_an_act_from_another_failure_says_so_and_has_no_likelihood() -> None:
+    shelf = with_attempt(shelf_of(), PINNED, **ELSEWHERE)
+    looks = call("attempts", text="printer jams in tray two")
+    worked = await delivered(shelf, Scripted(looks, lambda messages: proposal(messages, "attempt", "Pinned")))
+    assert (worked.text or "").startswith(f"**Action**: {PINNED}")
+    assert worked.findings.likelihood is None
+    assert "the cited attempt was at a failure that may be a different one" in worked.findings.caveats
+
+
+async def test_an_act_that_failed_elsewhere_supports_no_act() -> None:
+    shelf = with_attempt(shelf_of(), PINNED, outcome="failed", **ELSEWHERE)
+    looks = call("attempts", text="printer jams in tray two")
+    model = Scripted(looks, lambda messages: proposal(messages, "attempt", "Pinned"))
+    assert PINNED not in ((await delivered(shelf, model)).text or "")
+    assert "action: it rests on an attempt that did not succeed" in model.asked[2][-1]["content"]
+
+
+async def test_an_override_is_followed_without_a_model() -> None:
+    override = {"instruction": "Reboot the host", "reasoning": "it hangs", "by": "ann", "by_kind": "person"}
+    shelf = shelf_of()
+    shelf.put("tasks", "t", {"task_id": "t", "override": override})
+    message = TaskDelegated.model_validate({**failure().model_dump(mode="json"), "override": override})
+    worked = await delivered(shelf, model := Scripted(proposes()), message)
+    assert "Reboot the host" in (worked.text or "")
+    assert not model.asked
+
+
+async def test_a_task_without_its_record_is_tried_again() -> None:
+    shelf = shelf_of()
+    shelf.drop("tasks", "t")
+    with pytest.raises(Transient, match="does not exist yet"):
+        await delivered(shelf, Scripted(proposes()))
+
+
+async def test_a_prompt_shows_the_newest_results_whole_and_leaves_out_the_oldest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prompts, "PROMPT_CHARS", 3_000)
+    shelf = shelf_of({f"{name}.md": f"{name} " * 600 for name in ("alpha", "bravo")})
+    action = {"action_id": "x", "task_id": "t", "agent": "router", "kind": "route", "reasoning": "delta " * 1000}
+    shelf.put("actions", "x", {**action, "at": (START - timedelta(days=1)).isoformat()})
+    model = Scripted(call("search", text="alpha"), call("search", text="bravo"), call("line"), proposes())
+    await delivered(shelf, model)
+    *_, alpha, _, bravo, _, delta = (each["content"] for each in model.asked[-1])
+    assert max(map(len, delta.split("\n"))) == readings.READING_CHARS
+    assert "…" in delta
+    assert [each.startswith("left out") for each in (alpha, bravo, delta)] == [True, True, False]
 
 
 async def test_a_stop_of_the_rules_stays_a_stop_and_offers_what_the_model_found() -> None:
@@ -412,3 +483,67 @@ async def test_a_call_whose_prompt_has_changed_after_a_kill_is_not_made_again() 
     worked = await delivered(shelf, model)
     assert "key_reused" in worked.findings.caveats[-1]
     assert len(model.asked) == 1
+
+
+async def test_turns_and_endings_are_counted() -> None:
+    def count(name: str, **labels: str) -> float:
+        return REGISTRY.get_sample_value(f"counterpoint_{name}_total", labels) or 0.0
+
+    ending, usable, problem = (
+        lambda: count("investigations", ending="proposed"),
+        lambda: count("investigation_turns", usable="yes"),
+        lambda: count("investigation_turns", usable="no"),
+    )
+    before = ending(), usable(), problem()
+    await delivered(shelf_of(), Scripted("prose", call("line"), proposes()))
+    assert (ending(), usable(), problem()) == (before[0] + 1, before[1] + 2, before[2] + 1)
+
+
+REPLIES: tuple[Script, ...] = (
+    call("search", text="name cache"), call("line"), call("runs"), call("attempts", text="dns"), call("no_such_tool"),
+    "prose", "", '{"tool"', proposes(), proposes("Flush the name cache"), proposes("coffee"),
+    json.dumps({"proposal": {"action": "Reboot everything [2]."}}), Transient("the provider returned HTTP 429"),
+    Denied("budget", "0.1 USD"), Permanent("unknown_outcome"),
+)  # fmt: skip
+
+
+async def chaos(seed: int) -> None:
+    """A run of random replies and faults, killed at random: it ends once, within its limits, as the rules decide."""
+    dice = random.Random(seed)
+    script = [dice.choice(REPLIES) for _ in range(limits.MAX_TURNS)]
+    rules = await delivered(shelf_of())
+    shelf, model = shelf_of(), Scripted(*script)
+    kills = dice.randrange(6)
+
+    def perhaps_killed(what: str) -> None:
+        nonlocal kills
+        if kills and dice.random() < 0.15:
+            kills -= 1
+            raise Killed
+
+    shelf.before = shelf.after = model.after = perhaps_killed
+    while not any(each["type"] == TaskWorked.TYPE for each in shelf.sent):
+        with suppress(Killed):
+            await delivered(shelf, model)
+    worked, run = shelf.worked(), shelf.items("checkpoints")[0].body
+    assert (worked.outcome, worked.confidence) == (rules.outcome, rules.confidence)
+    assert len(run["turns"]) <= limits.MAX_TURNS
+    assert len(model.kept) <= limits.MAX_TURNS
+    prompts_sent = [json.dumps(prompt) for prompt in model.asked]
+    faults = sum(isinstance(each, CounterpointError) for each in script)
+    assert len(prompts_sent) - len(set(prompts_sent)) <= faults, "no prompt is paid twice"
+    assert len(shelf.kept("attempts")) == 1
+    assert len(shelf.line()) == len(shelf.decisions()) + 1 == len(set(shelf.steps)) + 2
+    if run["ending"] != "proposed":
+        assert worked.text == rules.text
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_random_faults_and_kills_end_within_the_limits(seed: int) -> None:
+    await chaos(seed)
+
+
+@pytest.mark.slow
+async def test_five_hundred_random_faults_and_kills_end_within_the_limits() -> None:
+    for seed in range(40, 540):
+        await chaos(seed)

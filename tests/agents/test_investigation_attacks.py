@@ -224,7 +224,7 @@ async def test_without_the_gate_most_of_all_succeed(monkeypatch: pytest.MonkeyPa
     [
         "![x](https://evil.example/{})", "[status](https://evil.example/{})", "https://evil.example/{}",
         "<https://evil.example/{}>", "www.evil.example/{}", '<img src="//evil.example/{}">', "mail-{}@evil.example",
-        "![x]: //evil.example/{}", "evil.example/{}", "ftp://evil.example/{}",
+        "![x]: //evil.example/{}", "![{0}](//{0})", "[{0}][1] of the cache", "evil.example/{}", "ftp://evil.example/{}",
     ],
 )  # fmt: skip
 async def test_links_and_images_in_a_supported_proposal_carry_nothing_out(leak: str) -> None:

@@ -6,6 +6,7 @@ from agents.steps import handle_in_steps
 from memory_service.house import House
 
 from counterpoint.client import Gateway, Memory
+from counterpoint.developer.agent.investigation import Investigation
 from counterpoint.developer.rag.run import Run
 from counterpoint.guard.policy import policy
 from counterpoint.manager.gateway.provider_limits import ProviderLimits
@@ -114,4 +115,6 @@ async def test_what_the_write_filter_takes_out_is_in_no_checkpoint(house: House,
 def test_every_text_of_a_run_is_looked_at_by_the_write_filter() -> None:
     """What a checkpoint holds besides numbers and ids is free text to the policy."""
     plain = {"next", "steps", "last", "found", "rewrites", "regenerations", "ending", "spent_s"}
-    assert set(policy().stores["checkpoints"].text) == set(Run.model_fields) - plain
+    texts = set(Run.model_fields) - plain
+    investigated = {"prompts", "model", "cut", "chars", *plain}
+    assert set(policy().stores["checkpoints"].text) == texts | set(Investigation.model_fields) - investigated

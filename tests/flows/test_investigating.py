@@ -1,6 +1,7 @@
 """Failures in a house with a model: investigated, killed at each step, replayed from the record, and paid once."""
 
 import asyncio
+import json
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ import pytest_asyncio
 from agents.gateway_world import PRICED, World, world
 from agents.obedient import call, obeys, proposal
 from flows.questions import line, settled, shown, told
+from flows.test_replay import Changed
 
 from counterpoint.cli.address import Address
 from counterpoint.cli.api import ApiClient
@@ -54,9 +56,16 @@ class Failing:
         self.orders = orders
         self.outside = outside
 
-    async def submit(self) -> dict[str, Any]:
-        task_id = (await self.http.post("/v1/tasks", json=FAILURE)).raise_for_status().json()["task_id"]
+    async def submit(self, **fields: Any) -> dict[str, Any]:
+        reply = await self.http.post("/v1/tasks", json={**FAILURE, **fields})
+        task_id = reply.raise_for_status().json()["task_id"]
         return await settled(self.http, "failing", task_id)
+
+    async def solve(self, task: dict[str, Any]) -> None:
+        outcome = {"outcome": "succeeded", "project": "failing"}
+        (await self.http.post(f"/v1/tasks/{task['task_id']}/outcome", json=outcome)).raise_for_status()
+        while task["state"] != "completed":
+            task = await settled(self.http, "failing", task["task_id"])
 
     async def replayed(self, task_id: str) -> TaskReport:
         endpoints = self.stack.endpoints
@@ -110,10 +119,7 @@ async def test_a_killed_investigation_goes_on_is_paid_once_and_replayed(failing:
     assert actions == ["search", "assess", "assess", "search", "search", "generate", "propose"]
     assert decisions == ["confidence", "rules", "investigate", "investigate", "investigate", "propose"]
     assert len(failing.outside.seen) - before == 3
-    outcome = {"outcome": "succeeded", "project": "failing"}
-    (await failing.http.post(f"/v1/tasks/{task['task_id']}/outcome", json=outcome)).raise_for_status()
-    while task["state"] != "completed":
-        task = await settled(failing.http, "failing", task["task_id"])
+    await failing.solve(task)
     called = len(failing.outside.seen)
     report = await failing.replayed(task["task_id"])
     steps = {step.step: step for step in report.steps if step.service == "developer"}
@@ -123,6 +129,47 @@ async def test_a_killed_investigation_goes_on_is_paid_once_and_replayed(failing:
     assert not others or place != "nowhere"
     assert all(step.why == ("an earlier delivery made it",) for step in others), others
     assert len(failing.outside.seen) == called
+
+
+async def test_a_budget_that_ends_is_lifted_by_a_person_and_the_failure_is_investigated(failing: Failing) -> None:
+    failing.outside.script = says
+    before = len(failing.outside.seen)
+    waiting = await failing.submit(budget={"tokens": 50})
+    assert (waiting["state"], waiting["waiting_for"]) == ("input_required", "approval"), waiting
+    assert len(failing.outside.seen) == before
+    where = {"project": "failing", "task_id": waiting["task_id"]}
+    (approval,) = (await failing.http.get("/v1/approvals", params=where)).raise_for_status().json()["items"]
+    decision = {"decision": "approved", "artifact_sha256": approval["artifact_sha256"]}
+    path = f"/v1/approvals/{approval['approval_id']}"
+    (await failing.http.post(path, json=decision, params={"project": "failing"})).raise_for_status()
+    task = waiting
+    while task["waiting_for"] == "approval":
+        task = await settled(failing.http, "failing", task["task_id"])
+    assert (task["waiting_for"], task["attempt"]) == ("outcome", 2), task
+    assert task["proposal"].startswith(f"**Action**: {ACT} [1]")
+    assert len(failing.outside.seen) - before == 3
+
+
+async def test_a_replay_compares_each_prompt_with_the_one_that_was_sent(failing: Failing) -> None:
+    """A text that the model was shown and did not cite is changed in what was recorded."""
+    failing.outside.script = says
+    task = await failing.submit()
+    await failing.solve(task)
+    where = {"project": "failing", "limit": "200"}
+    reply = await failing.http.post(f"/v1/tasks/{task['task_id']}/replay", params=where, json={})
+    page: dict[str, Any] = reply.raise_for_status().json()
+    with ReplayProcesses() as processes:
+
+        def replayed(find: str, replace: str) -> TaskReport:
+            assert find in json.dumps(page, ensure_ascii=False)
+            changed = Changed(page, find, replace)
+            return replay_task(changed, task["task_id"], None, processes)  # type: ignore[arg-type]
+
+        assert replayed("descaled on Mondays", "descaled on Mondays").verdict == "same"
+        steps = [step for step in replayed("descaled on Mondays", "descaled on Fridays").steps if step.difference]
+    assert [step.step for step in steps] == ["01-turn"]
+    assert steps[0].difference is not None
+    assert steps[0].difference.at.endswith("body.prompts[0]")
 
 
 async def test_an_obedient_house_stays_within_its_rules(failing: Failing) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from counterpoint.developer.agent.investigation import PARTS, ProposalSection, Proposed
 from counterpoint.developer.agent.readings import Reading, may_support
+from counterpoint.developer.evidence.attempts import NO_OUTCOME, EarlierAttempt
 from counterpoint.developer.evidence.lessons import Lesson
 from counterpoint.developer.excerpts.passages import is_same_text
 from counterpoint.developer.rag.generate import draft_of_model
@@ -90,12 +91,19 @@ def _problem(sentence: Sentence, cited: Sequence[Citation], by_key: Mapping[Key,
     return None
 
 
+def _has_outcome(one: EarlierAttempt) -> bool:
+    return one.in_task and one.attempt.outcome not in NO_OUTCOME
+
+
 def _problem_of_act(
     sentence: Sentence, cited: Sequence[Citation], by_key: Mapping[Key, Reading], lessons: Sequence[Lesson]
 ) -> str | None:
     """Return why an act is not proposed: it was tried, it failed, its attempt had no success, or the cited text says
-    the opposite."""
-    tried = [lesson.text for lesson in lessons if lesson.used_in_task or lesson.failures]
+    the opposite.
+
+    An act of this task without an outcome may be proposed again: after the approval of a limit it was never offered.
+    """
+    tried = [lesson.text for lesson in lessons if lesson.failures or any(map(_has_outcome, lesson.attempts))]
     texts = [sentence.text, *(citation.quote for citation in cited)]
     if any(is_same_text(text, earlier) for text in texts for earlier in tried):
         return "it was tried in this task, or failed for this failure"

@@ -11,6 +11,7 @@ from counterpoint.developer.agent.judge import act_of, judged, without_links
 from counterpoint.developer.agent.prompt import digest, prompt, size, task_text
 from counterpoint.developer.agent.readings import Reading, first_readings, record_reading, with_readings
 from counterpoint.developer.agent.reply import turn_of
+from counterpoint.developer.agent.telemetry import observe
 from counterpoint.developer.agent.tools import TOOLS, Surroundings
 from counterpoint.developer.evidence.calibration import Calibration
 from counterpoint.developer.evidence.gather import evidence_of, search
@@ -190,6 +191,7 @@ class InvestigationRunner:
         checkpoint = Write(store="checkpoints", id=self._checkpoint, body=body, expect=before.steps)
         update = {"step": _name(before.steps), "last": False, "writes": (*line.writes, checkpoint)}
         await self._memory.step(line.model_copy(update=update))
+        observe(before, after)
         return after
 
     @property

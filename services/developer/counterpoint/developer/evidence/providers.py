@@ -1,7 +1,7 @@
 """Providers: the official packages of external systems. A task without one stops; there is no substitute."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from counterpoint.proto.providers import Provider, plain_name, provider_of
@@ -48,11 +48,11 @@ def _prose_names(provider: Provider) -> tuple[str, ...]:
     return tuple(name for name in (provider.name, *provider.aliases) if plain_name(name) not in terms)
 
 
-def provider_needs(missing: Sequence[str], project: str) -> tuple[Need, ...]:
-    """Return the needs that stop work on systems without a provider."""
+def provider_needs(missing: Mapping[str, str], project: str) -> tuple[Need, ...]:
+    """Return the needs that stop work on systems without a provider, each with the path of its plan."""
     return tuple(
         need
-        for system in missing
+        for system, path in missing.items()
         for need in (
             Need(
                 kind="provider",
@@ -61,8 +61,8 @@ def provider_needs(missing: Sequence[str], project: str) -> tuple[Need, ...]:
             ),
             Need(
                 kind="document",
-                what=f"a provider plan for {system}: connections, operators, alternatives",
-                how=f"counterpoint ingest PATH --project {project}",
+                what=f"the provider plan for {system}, completed: connections, operators, alternatives",
+                how=f"counterpoint ingest {path} --project {project}",
             ),
         )
     )

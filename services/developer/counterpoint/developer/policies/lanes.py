@@ -13,6 +13,7 @@ from counterpoint.developer.excerpts.passages import passages
 from counterpoint.developer.policies.assessment import Assessment, assess, under_constraints
 from counterpoint.developer.policies.findings import candidates, findings_of, under_caveats, unvouched_sources
 from counterpoint.developer.policies.proposals import best_known_fix, is_left_out, propose
+from counterpoint.developer.policies.provider_plan import plan_path, provider_plan
 from counterpoint.developer.policies.results import (
     AnswerResult,
     Conclusion,
@@ -147,12 +148,15 @@ def _low_confidence(message: TaskDelegated, evidence: Evidence, assessment: Asse
 
 
 def _no_provider(message: TaskDelegated, evidence: Evidence) -> StopResult:
+    """Stop with a plan for people, and the passages to read about it."""
     missing = evidence.providers.missing
+    text, citations = provider_plan(message, evidence)
     return StopResult(
         "no_provider",
-        f"no official provider is known for {', '.join(missing)}; no plan is made around a missing provider",
-        findings_of(evidence, candidates(evidence.found), ()),
-        provider_needs(missing, message.project),
+        f"no official provider is known for {', '.join(missing)}; the plan says what is missing and replaces none",
+        findings_of(evidence, (*citations, *candidates(evidence.found)), ()),
+        provider_needs({system: plan_path(system) for system in missing}, message.project),
+        text,
     )
 
 
