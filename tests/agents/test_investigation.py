@@ -486,17 +486,14 @@ async def test_a_call_whose_prompt_has_changed_after_a_kill_is_not_made_again() 
 
 
 async def test_turns_and_endings_are_counted() -> None:
-    def count(name: str, **labels: str) -> float:
-        return REGISTRY.get_sample_value(f"counterpoint_{name}_total", labels) or 0.0
+    def counts() -> list[float]:
+        turns = [("investigation_turns", {"usable": each}) for each in ("yes", "no")]
+        metrics = [("investigations", {"ending": "proposed"}), *turns]
+        return [REGISTRY.get_sample_value(f"counterpoint_{name}_total", labels) or 0.0 for name, labels in metrics]
 
-    ending, usable, problem = (
-        lambda: count("investigations", ending="proposed"),
-        lambda: count("investigation_turns", usable="yes"),
-        lambda: count("investigation_turns", usable="no"),
-    )
-    before = ending(), usable(), problem()
+    before = counts()
     await delivered(shelf_of(), Scripted("prose", call("line"), proposes()))
-    assert (ending(), usable(), problem()) == (before[0] + 1, before[1] + 2, before[2] + 1)
+    assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 2, 1]
 
 
 REPLIES: tuple[Script, ...] = (

@@ -52,6 +52,15 @@ def test_the_card_of_an_incident_says_all_that_a_person_would_look_up() -> None:
         assert said in lines
 
 
+@pytest.mark.parametrize("code", ["no_provider", "no_model"])
+def test_the_text_of_a_stop_for_want_of_a_provider_is_a_plan(code: str) -> None:
+    plan = "# Provider plan: Acme Ledger\n\n## Open points\n\n- Who owns Acme Ledger?"
+    escalation = {"to": "calling_llm", "code": code}
+    lines = shown(incident(kind="plan", proposal=plan, waiting_for="documents", escalation=escalation))
+    assert re.search(r"^plan +# Provider plan: Acme Ledger$", lines, re.MULTILINE), lines
+    assert "last proposed" not in lines
+
+
 def test_numbers_and_what_was_searched_for_are_there_when_they_are_asked_for() -> None:
     score = "0.66, medium 0.4 × similarity 0.85 + 0.3 × 2/5 sources + 0.2 × provider (not applicable, counts as yes)"
     escalation = {"to": "human", "code": "low_confidence", "searched_for": ["documents about: the resolver"]}

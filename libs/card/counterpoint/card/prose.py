@@ -10,6 +10,8 @@ from counterpoint.proto.tasks import Task
 from counterpoint.proto.words import quantity
 
 _QUOTES = 3
+_PLANNED = frozenset({"no_provider", "no_model"})
+"""Codes of stops whose text is a plan."""
 _BLOCK = re.compile(r"(\d+\. |[-*+] |\||#|```|\[\d+\] )")
 
 
@@ -109,6 +111,8 @@ def _label(task: Task) -> str:
         return "result"
     if is_offer(task):
         return "may help"
+    if task.escalation and task.escalation.code in _PLANNED:
+        return "plan"
     return "do first" if task.waiting_for == "outcome" else "last proposed"
 
 

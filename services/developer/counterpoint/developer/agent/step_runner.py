@@ -1,6 +1,7 @@
 """Steps of an investigation: their reads, their calls of a model and their commits."""
 
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from counterpoint.client import Gateway, Memory, act, decide, put, record, send
@@ -30,7 +31,18 @@ CALL_S = 45.0
 """Maximum time of one call, in seconds."""
 MAX_TOKENS = 1_200
 """Maximum output tokens of one call."""
-_KINDS: dict[bool, ActionKind] = {True: "search", False: "generate"}
+
+
+@dataclass(frozen=True)
+class _StepText:
+    """A step on the line: the kind of its action, its decision, and the `model` that made it, if one did."""
+
+    kind: ActionKind
+    decision_type: str
+    decision: str
+    reasoning: str
+    sources: tuple[Source, ...] = ()
+    model: str | None = None
 
 
 class InvestigationRunner:
@@ -92,14 +104,13 @@ class InvestigationRunner:
 
     async def _record_rules(self, run: Investigation) -> Investigation:
         """Commit the search, the assessment and the result of the rules, which is kept beside that of the model."""
-        opening, after, parent = opening_commit(self._message, self._memory, self.rules)
-        kind, text = kind_and_text(self.rules.result)
-        reasoning = f"by the rules, before a model investigates: {self.rules.result.reasoning}"
-        line = self._line(
-            0, "assess", "rules", f"{kind}: {text}", reasoning, after=after, parent=parent,
-            sources=sources_of(self.rules.result, self.rules.evidence),
-        )  # fmt: skip
-        return await self._commit(run, transitions.after_rules(run), join_commits(opening, line))
+        opening, *last = opening_commit(self._message, self._memory, self.rules)
+        result = self.rules.result
+        decision = ": ".join(kind_and_text(result))
+        reasoning = f"by the rules, before a model investigates: {result.reasoning}"
+        text = _StepText("assess", "rules", decision, reasoning, sources_of(result, self.rules.evidence))
+        run = run.model_copy(update={"last": tuple(last)})
+        return await self._commit(run, transitions.after_rules(run), text, opening)
 
     async def _step(self, run: Investigation) -> Investigation:
         """Run one turn and commit it; if memory refuses to keep it, without what the model said."""
@@ -115,7 +126,7 @@ class InvestigationRunner:
             return await self._commit_fault(run, "unavailable", f"the model was not available: {error}")
         after, turn = await self._after_reply(run, reply, digest(messages), size(messages))
         try:
-            return await self._commit(run, after, self._turn_line(run, after, turn))
+            return await self._commit(run, after, self._turn_text(after, turn))
         except Permanent as error:
             return await self._commit_fault(run, "unavailable", f"memory does not keep its reply: {error.code}")
 
@@ -144,55 +155,65 @@ class InvestigationRunner:
         self._looked.append(found)
         self.readings = with_readings(self.readings, found)
 
-    def _turn_line(self, before: Investigation, after: Investigation, turn: ModelTurn) -> Commit:
+    def _turn_text(self, after: Investigation, turn: ModelTurn) -> _StepText:
         thought = f"{turn.hypothesis}; would tell: {turn.would_tell}" if turn.would_tell else turn.hypothesis
-        sources: tuple[Source, ...] = ()
+        reasoning = without_links(thought) or "the model gave no hypothesis"
         if turn.looks:
-            decision = f"{turn.call}: {len(self._looked[-1])} readings"
-        elif after.ending == "proposed":
-            decision = f"a proposal; {after.cut} sentences of it are not supported"
-            sources = cited_sources((each for section in after.sections for each in section.cited), self.rules.evidence)
-        else:
+            decision = without_links(f"{turn.call}: {len(self._looked[-1])} readings")
+            return _StepText("search", "investigate", decision, reasoning, model=after.model)
+        if after.ending != "proposed":
             decision = f"cannot be used: {turn.problem_in_short}"
-        after_id, parent = before.last
-        return self._line(
-            before.steps, _KINDS[turn.looks], "investigate", without_links(decision),
-            without_links(thought) or "the model gave no hypothesis",
-            after=after_id, parent=parent, sources=sources, model=after.model,
-        )  # fmt: skip
+            return _StepText("generate", "investigate", decision, reasoning, model=after.model)
+        decision = f"a proposal; {after.cut} sentences of it are not supported"
+        cited = (citation for section in after.sections for citation in section.cited)
+        sources = cited_sources(cited, self.rules.evidence)
+        return _StepText("generate", "investigate", decision, reasoning, sources, after.model)
 
     async def _commit_fault(self, run: Investigation, ending: transitions.Ending, reason: str) -> Investigation:
-        after_id, parent = run.last
-        line = self._line(
-            run.steps, "generate", "investigate", "failed", reason, after=after_id, parent=parent, sources=()
-        )
-        return await self._commit(run, transitions.after_fault(run, ending, reason), line)
+        text = _StepText("generate", "investigate", "failed", reason)
+        return await self._commit(run, transitions.after_fault(run, ending, reason), text)
 
-    def _line(
-        self, number: int, kind: ActionKind, decision_type: str, decision: str, reasoning: str, *, after: str,
-        parent: str, sources: tuple[Source, ...], model: str | None = None,
-    ) -> Commit:  # fmt: skip
-        step = _name(number)
-        decided = decide(
-            self._memory, AGENT, decision_type, decision, reasoning, session_id=self._message.session_id,
-            sources=sources, parent=parent, step=step,
-        ).model_copy(update={"model": model})  # fmt: skip
-        action = act(
-            self._memory, AGENT, kind, reasoning, result=decision, after=(after,), sources=sources, decision=decided,
-            step=step,
-        )  # fmt: skip
-        return Commit(writes=(put("actions", action.action_id, action),), messages=(send(decided),))
-
-    async def _commit(self, before: Investigation, after: Investigation, line: Commit) -> Investigation:
+    async def _commit(
+        self, before: Investigation, after: Investigation, text: _StepText, opening: Commit | None = None
+    ) -> Investigation:
+        line = self._line(before, text)
         spent_s = round(self._spent_s + time.monotonic() - self._began, 3)
         last = line.writes[-1].id, line.messages[-1].data["decision_id"]
         after = after.model_copy(update={"spent_s": spent_s, "last": last})
         body = after.model_dump(mode="json")
         checkpoint = Write(store="checkpoints", id=self._checkpoint, body=body, expect=before.steps)
-        update = {"step": _name(before.steps), "last": False, "writes": (*line.writes, checkpoint)}
-        await self._memory.step(line.model_copy(update=update))
+        commit = join_commits(opening or Commit(), line)
+        update = {"step": _name(before.steps), "last": False, "writes": (*commit.writes, checkpoint)}
+        await self._memory.step(commit.model_copy(update=update))
         observe(before, after)
         return after
+
+    def _line(self, run: Investigation, text: _StepText) -> Commit:
+        """Return the action and the decision of the step after a run."""
+        step, (after, parent) = _name(run.steps), run.last
+        decision = decide(
+            self._memory,
+            AGENT,
+            text.decision_type,
+            text.decision,
+            text.reasoning,
+            session_id=self._message.session_id,
+            sources=text.sources,
+            parent=parent,
+            step=step,
+        ).model_copy(update={"model": text.model})
+        action = act(
+            self._memory,
+            AGENT,
+            text.kind,
+            text.reasoning,
+            result=text.decision,
+            after=(after,),
+            sources=text.sources,
+            decision=decision,
+            step=step,
+        )
+        return Commit(writes=(put("actions", action.action_id, action),), messages=(send(decision),))
 
     @property
     def _checkpoint(self) -> str:
