@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from agents.gateway_world import PRICED, UNPRICED, Door, World, client, developer, gateway
+from bus.small_house import eventually
 from hypothesis import given
 from hypothesis import strategies as st
 from memory_service.house import DELEGATED, PERSON, House, task_body
@@ -38,11 +39,11 @@ async def asking(door: Door, outside: World) -> AsyncIterator[Gateway]:
         await made.close()
 
 
-async def working(door: Door, project: str, task: str, session: str = "s-1") -> Memory:
+async def working(door: Door, project: str, task: str, session: str = "s-1", **fields: Any) -> Memory:
     """The developer at work on a task of a session, without a budget of its own."""
     house = door.house
     routed = await house.routed(project, task)
-    write = Write(store="tasks", id=task, body=task_body(task, session_id=session))
+    write = Write(store="tasks", id=task, body=task_body(task, session_id=session, **fields))
     message = Outgoing(type=DELEGATED, data={"task_id": task})
     done = await house.done("manager", house.handed(routed, lives_s=3600), writes=(write,), messages=(message,))
     return developer(door, done.message_ids[0])
@@ -264,3 +265,27 @@ async def test_a_soft_limit_refuses_nothing(door: Door, outside: World, project:
 def test_a_soft_amount_is_below_the_hard_one() -> None:
     with pytest.raises(ValueError, match="soft_usd must be less than usd"):
         StoredLimit(project="p", by="ana", at=AT, usd=Decimal(2), soft_usd=Decimal(2))
+
+
+async def test_calls_that_wait_for_a_model_take_turns_by_the_priority_of_their_task(
+    door: Door, outside: World, project: str
+) -> None:
+    low = await working(door, project, "t-low", priority="low")
+    urgent = await working(door, project, "t-urgent", priority="urgent")
+    outside.hold.clear()
+    async with gateway(door, replace(OUTSIDE, calls=1)) as (url, served):
+        asking = client(url)
+
+        def ask(memory: Memory, what: str) -> "asyncio.Task[Any]":
+            messages = [{"role": "user", "content": what}]
+            return asyncio.create_task(asking.generate(memory, messages, key=what, deadline_s=60))
+
+        calls = [ask(low, f"low {n}") for n in range(6)]
+        await eventually(lambda: served._limiter.waiting == 5)
+        calls.append(ask(urgent, "urgent"))
+        await eventually(lambda: served._limiter.waiting == 6)
+        outside.hold.set()
+        await asyncio.gather(*calls)
+        await asking.close()
+    order = [body["messages"][0]["content"] for body in outside.seen]
+    assert order.index("urgent") == 1, order

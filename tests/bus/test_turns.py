@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.bus.fair_limiter import FairLimiter
-from counterpoint.bus.turns import TurnQueue, Urgency
-from counterpoint.router.intake.priority import HORIZON, WEIGHTS, urgency_of_body, urgency_of_task
+from counterpoint.bus.turns import HORIZON, WEIGHTS, TurnQueue, Urgency, urgency_of_task
+from counterpoint.router.intake.priority import urgency_of_body
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
 PRIORITIES = st.sampled_from(sorted(WEIGHTS))
@@ -85,7 +85,7 @@ def test_within_a_priority_the_earlier_deadline_is_first_then_the_earlier_arriva
 
 
 @pytest.mark.parametrize(
-    ("body", "turn"),
+    ("body", "urgency"),
     [
         (b'{"priority": "urgent", "deadline": "2026-11-25T12:10:00Z"}', ("urgent", 10)),
         (b'{"specversion": "1.0", "data": {"priority": "low"}}', ("low", 60)),

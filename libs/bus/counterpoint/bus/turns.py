@@ -1,11 +1,19 @@
 """Turns: the order of the waiters of one project, by weight and due time, without starvation. Pure."""
 
 import heapq
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+WEIGHTS: Mapping[str, int] = {"low": 1, "normal": 2, "high": 4, "urgent": 8}
+"""Shares of the starts of a project by priority, while tasks of each wait."""
+HORIZON = timedelta(hours=1)
+"""Time after its arrival at which a task without an earlier deadline is due, so that later ones do not overtake it for
+ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +25,12 @@ class Urgency:
 
     weight: int = 1
     due: float = 0.0
+
+
+def urgency_of_task(priority: str, deadline: datetime | None, arrived_at: datetime) -> Urgency:
+    """Return the urgency of a task."""
+    due = arrived_at + HORIZON if deadline is None else min(max(deadline, arrived_at), arrived_at + HORIZON)
+    return Urgency(WEIGHTS.get(priority, WEIGHTS["normal"]), due.timestamp())
 
 
 class TurnQueue(Generic[T]):

@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from counterpoint.bus.fair_limiter import FairLimiter
+from counterpoint.bus.turns import Urgency
 from counterpoint.guard.capabilities import unverified_grant
 from counterpoint.manager.gateway.calls import (
     CallOutcome,
@@ -136,7 +137,8 @@ class ModelGateway:
 
     async def _perform(self, request: CallRequest) -> CallOutcome:
         left_s = request.deadline - asyncio.get_running_loop().time()
-        async with self._limiter.slot(request.grant.project, left_s):
+        urgency = await self._reservations.urgency(request) if self._limiter.locked() else Urgency()
+        async with self._limiter.slot(request.grant.project, left_s, urgency):
             failure: Denied | Permanent | Transient | None = None
             waiting = deque([(each, await self._estimate(each.call)) for each in self._candidates(request)])
             put_off = set[str]()

@@ -9,15 +9,17 @@ from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.limits import LIMITS_MAX, LimitScope, StoredLimit
 from counterpoint.proto.limits import STORE as LIMITS
 from counterpoint.proto.memory import Get, Item, List
-from counterpoint.proto.messages import Shape, utc_now
+from counterpoint.proto.messages import Shape, Time, utc_now
 from counterpoint.proto.tasks import Budget
 
 
 class CallingTask(Shape):
-    """The fields of a task record that say whose limits apply."""
+    """The fields of a task record that say whose limits apply, and how urgent a call is."""
 
     budget: Budget | None = None
     session_id: str | None = None
+    priority: str = "normal"
+    deadline: Time | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 import structlog
 from prometheus_client import Counter
 
+from counterpoint.bus.turns import Urgency, urgency_of_task
 from counterpoint.client import Memory, put, record, retry_on_conflict
 from counterpoint.guard.capabilities import Grant
 from counterpoint.manager.gateway.calls import CallOutcome, DeltaSink, ProviderCall, call_digest
@@ -29,6 +30,7 @@ from counterpoint.manager.gateway.ledger import (
 )
 from counterpoint.manager.gateway.limited_spending import read_limited_spending
 from counterpoint.manager.gateway.reservation_input import (
+    CallingTask,
     ReservationInput,
     calling_agent,
     read_reservation_input,
@@ -98,6 +100,14 @@ class Reservations:
     async def check_token(self, request: CallRequest) -> None:
         """Check the token of a request in memory. Raises `Denied` or `Transient`."""
         await self._memory(request).query(Get(store="spend", id=request.scope))
+
+    async def urgency(self, request: CallRequest) -> Urgency:
+        """Return the urgency of a call, that of its task. Raises `Denied` or `Transient`."""
+        task = CallingTask()
+        if request.grant.task is not None:
+            item = await self._memory(request).get("tasks", request.grant.task)
+            task = record(item, CallingTask) if item else task
+        return urgency_of_task(task.priority, task.deadline, utc_now())
 
     async def reserve(self, request: CallRequest, estimate: CallUsage) -> CallOutcome | tuple[str, ModelCallRecord]:
         """Reserve the estimate of a call; return its id and record, or the stored outcome of the same call.

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 
+from counterpoint.bus.turns import urgency_of_task
 from counterpoint.client import Memory, record, records
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
@@ -30,7 +31,6 @@ from counterpoint.router.intake.admission import (
 from counterpoint.router.intake.incident_facts import facts_of, with_incidents
 from counterpoint.router.intake.intake import receive
 from counterpoint.router.intake.outcome_rules import is_late
-from counterpoint.router.intake.priority import urgency_of_task
 from counterpoint.router.intake.submissions import STORE, Submission, body_sha256, request_key, task_key
 from counterpoint.router.intake.task_links import parts_of_open_tasks
 from counterpoint.router.paging import Cursor, Limit, ListPage, TaskId, page

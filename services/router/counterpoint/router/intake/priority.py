@@ -1,27 +1,15 @@
-"""Priority and deadline: the order in which the waiting tasks of one project are started (docs/operations.md). Pure."""
+"""The urgency of a submission whose task is not known yet (docs/operations.md#overload). Pure."""
 
 import json
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from counterpoint.bus.turns import Urgency
+from counterpoint.bus.turns import Urgency, urgency_of_task
 from counterpoint.proto.messages import Time
 
-WEIGHTS: Mapping[str, int] = {"low": 1, "normal": 2, "high": 4, "urgent": 8}
-"""Shares of the starts of a project by priority, while tasks of each wait."""
-HORIZON = timedelta(hours=1)
-"""Time after its arrival at which a task without an earlier deadline is due, so that later ones do not overtake it for
-ever."""
 _TIME: TypeAdapter[datetime] = TypeAdapter(Time)
-
-
-def urgency_of_task(priority: str, deadline: datetime | None, arrived_at: datetime) -> Urgency:
-    """Return the urgency of a task."""
-    due = arrived_at + HORIZON if deadline is None else min(max(deadline, arrived_at), arrived_at + HORIZON)
-    return Urgency(WEIGHTS.get(priority, WEIGHTS["normal"]), due.timestamp())
 
 
 def urgency_of_body(data: bytes, arrived_at: datetime) -> Urgency:
