@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from counterpoint.manager.task_history import TaskHistory
 from counterpoint.proto.attempts import Attempt
+from counterpoint.proto.errors import ErrorCode
 from counterpoint.proto.tasks import EscalationCode, Target, Task, TaskWorked
 
 CONFIDENT = 0.6
@@ -66,7 +67,7 @@ def trigger_of(history: TaskHistory, message: TaskWorked) -> Trigger | None:
     task = history.task
     if task.override is not None:
         return None
-    if message.outcome == "stopped" and message.code == "no_model" and (scope := wide_scope(task)):
+    if message.outcome == "stopped" and message.code == ErrorCode.NO_MODEL and (scope := wide_scope(task)):
         return Trigger("architecture_scope", f"who decides on a change of {scope}")
     if message.outcome != "proposed":
         return None
