@@ -1,4 +1,5 @@
-"""The sequencer: gives leaves their positions, keeps the tree over them, and signs checkpoints of it.
+"""The sequencer: keeps the tree over the leaves, and signs checkpoints of it. Leaves that an earlier release wrote
+without a position get theirs.
 
 Its state in RAM follows the record step by step, and is read again after any failure; so it may be killed anywhere. It
 signs only extensions of everything that was ever published: otherwise leaves were lost or changed, and it reports that.
@@ -28,8 +29,8 @@ EVERY_LEAVES = 1000
 EVERY_S = 60.0
 _BATCH = 2000
 _TILES_IN_RAM = 256
-_ORDER_DELAY_S = 0.25
-"""Delay after a new leaf, in seconds, so that leaves are ordered in batches; no request waits for it."""
+_EXTEND_DELAY_S = 2.0
+"""Delay after a new leaf, in seconds, so that the tree is extended in batches; no request waits for it."""
 _RETRY_S = 1.0
 
 _SQL = load_statements(__package__)
@@ -78,14 +79,14 @@ class Sequencer:
                 except TimeoutError:
                     continue
                 self._wake.clear()
-                await asyncio.sleep(_ORDER_DELAY_S)
+                await asyncio.sleep(_EXTEND_DELAY_S)
         finally:
             await self.close()
 
     def _pause_s(self) -> float:
         """Return the delay until the next signature is due."""
         unsigned = self._edge is not None and self._edge.size > (self._last.size if self._last else 0)
-        return max(_ORDER_DELAY_S, EVERY_S - (time.monotonic() - self._signed_at)) if unsigned else EVERY_S
+        return max(_EXTEND_DELAY_S, EVERY_S - (time.monotonic() - self._signed_at)) if unsigned else EVERY_S
 
     async def close(self) -> None:
         """Sign the current tree if that is possible within five seconds."""

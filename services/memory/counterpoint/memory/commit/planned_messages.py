@@ -10,7 +10,7 @@ from counterpoint.memory.access import diode
 from counterpoint.memory.access.screening import Screening
 from counterpoint.memory.commit.dead_letters import died
 from counterpoint.memory.provenance.read_sets import ReadSet
-from counterpoint.memory.record.message_bodies import CommitTexts
+from counterpoint.memory.record.message_bodies import CommitTexts, StoredBody
 from counterpoint.memory.record.plan import SYSTEM, PlannedMessage, PlannedWrite, canonical, storable
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto import subjects
@@ -38,16 +38,16 @@ def planned_messages(
     outgoing = list(commit.messages)
     if commit.dead_letter is not None:
         outgoing.append(died(commit_id, grant, commit.dead_letter))
-    texts = CommitTexts([row.body if row.place is None else None for row in rows])
+    bodies = _Bodies(policy, screening, rows, policy.message_level(provenance.label))
     messages = [
-        _message_row(policy, grant, origin, commit_id, index, message, provenance, screening, texts)
+        _message_row(policy, grant, origin, commit_id, index, message, provenance, bodies)
         for index, message in enumerate(outgoing)
     ]
     if not rows or project_of(policy, origin.project, rows) != origin.project:
         return tuple(messages), None
     ended = any(w.store == "tasks" and w.body is not None and w.body.get("state") in ENDED for w in commit.writes)
     changed = _announcement(commit_id, origin, grant, now, tuple(memories.scores), refs_of(rows), ended=ended)
-    announced = _message_row(policy, grant, origin, commit_id, len(outgoing), changed, provenance, screening, texts)
+    announced = _message_row(policy, grant, origin, commit_id, len(outgoing), changed, provenance, bodies)
     audience = _interested(policy, grant.audience, rows, ended=ended)
     if not audience:
         return tuple(messages), replace(announced, audience=())
@@ -89,6 +89,30 @@ def check_send(policy: Policy, grant: Grant, message: Outgoing) -> None:
         raise Denied(ErrorCode.AGENT, f"the right to sign as {signer}")
 
 
+class _Bodies:
+    """Bodies of the messages of a commit, screened for the `label` level, and as they are stored beside its rows."""
+
+    def __init__(self, policy: Policy, screening: Screening, rows: tuple[PlannedWrite, ...], label: int) -> None:
+        self._policy = policy
+        self._screening = screening
+        self._rows = rows
+        self._label = label
+        self._texts = CommitTexts([row.body if row.place is None else None for row in rows])
+        self._index = {(row.store, row.id): n for n, row in enumerate(rows)}
+
+    def of(self, message: Outgoing) -> tuple[str, StoredBody]:
+        """Return the body of a message. One that is also a record was screened as such, if the same rules apply."""
+        rules = self._policy.messages[message.type]
+        if rules.keep is not None and self._policy.stores[rules.keep].text == rules.text:
+            index = self._index.get((rules.keep, str(message.data.get("decision_id"))))
+            row = None if index is None else self._rows[index]
+            if row is not None and row.body is not None and row.label == self._label:
+                return row.body, self._texts.stored(row.body, {})
+        data = self._screening.kept(message.type, message.data, rules.text, self._label)
+        body = storable(canonical(data), message.type)
+        return body, self._texts.stored(body, data)
+
+
 def _message_row(
     policy: Policy,
     grant: Grant,
@@ -97,13 +121,11 @@ def _message_row(
     index: int,
     message: Outgoing,
     provenance: Provenance,
-    screening: Screening,
-    texts: CommitTexts,
+    bodies: "_Bodies",
 ) -> PlannedMessage:
     task = message.task_id or message.data.get("task_id")
     row = policy.messages[message.type]
-    data = screening.kept(message.type, message.data, row.text, policy.message_level(provenance.label))
-    body = storable(canonical(data), message.type)
+    body, stored = bodies.of(message)
     agent = str(message.data.get("agent", "*"))
     subject = subjects.of(message.type, origin.project, agent=agent, service=grant.audience)
     return PlannedMessage(
@@ -120,7 +142,7 @@ def _message_row(
         timer=message.timer,
         live=message.due_at is None and subject.startswith(f"{subjects.LIVE_ONLY}."),
         result=row.result,
-        stored=texts.stored(body, data),
+        stored=stored,
     )
 
 

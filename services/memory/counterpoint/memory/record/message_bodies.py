@@ -6,7 +6,6 @@ record has, under any name. The bus, readers and the audit log get whole bodies.
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from counterpoint.memory.record.canonical import canonical
@@ -46,7 +45,7 @@ class CommitTexts:
             return StoredBody(body)
         found = {}
         for name, value in data.items():
-            if isinstance(value, str | dict | list) and (source := self._fields.get(canonical(value))) is not None:
+            if isinstance(value, str | dict | list) and (source := self._field(canonical(value))) is not None:
                 found[name] = source
         rest = {name: value for name, value in data.items() if name not in found}
         if not found or not rest:
@@ -55,16 +54,16 @@ class CommitTexts:
         parts = [[name, records.index(index), field] for name, (index, field) in found.items()]
         return StoredBody(canonical(rest), tuple(records), canonical(parts))
 
-    @cached_property
-    def _fields(self) -> dict[str, tuple[int, str]]:
-        """Index of the record and name of each large field, by its text."""
-        return {
-            text: (index, field)
-            for index, body in enumerate(self._bodies)
-            if body is not None and len(body) >= _LARGE
-            for field, value in json.loads(body).items()
-            if isinstance(value, str | dict | list) and len(text := canonical(value)) >= _LARGE
-        }
+    def _field(self, text: str) -> tuple[int, str] | None:
+        """Return the index of a record and the name of its field with a large value of this text, if there is one."""
+        if len(text) < _LARGE:
+            return None
+        for index, body in enumerate(self._bodies):
+            if body is not None and text in body:
+                for field, value in json.loads(body).items():
+                    if canonical(value) == text:
+                        return index, field
+        return None
 
 
 def whole_body(row: Mapping[str, Any]) -> str:
