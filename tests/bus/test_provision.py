@@ -8,7 +8,7 @@ import pytest
 from bus.lone_bus import PASSWORDS, login
 from bus.small_house import SmallHouse, alive, noted
 from nats.js import JetStreamContext
-from nats.js.api import RePublish
+from nats.js.api import RePublish, StoreCompression
 from nats.js.errors import APIError
 
 from counterpoint.bus.permissions import nats_config
@@ -78,6 +78,15 @@ async def test_a_changed_stream_is_named_and_left_alone(
     assert str(caught.value).count(";") == 0, "nothing else is named"
     changed = (await js.stream_info(stream)).config
     assert changed != config
+
+
+async def test_streams_are_compressed_also_those_of_the_release_before(bus: NatsServer, js: JetStreamContext) -> None:
+    await provision(bus.url, USER, PASSWORDS[USER])
+    config = (await js.stream_info("TASKS")).config
+    await js.update_stream(config.evolve(compression=StoreCompression.NONE))
+    await provision(bus.url, USER, PASSWORDS[USER])
+    compressed = {spec.name: (await js.stream_info(spec.name)).config.compression for spec in stream_specs()}
+    assert set(compressed.values()) == {StoreCompression.S2}, compressed
 
 
 async def test_a_stream_gets_its_size_anew_and_is_not_made_smaller_than_what_it_holds(
