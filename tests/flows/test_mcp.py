@@ -21,6 +21,7 @@ from mcp_types import (
     TextContent,
     TextResourceContents,
 )
+from ui.mcp_messages import RawClient
 
 from counterpoint.local.stack import Stack
 from counterpoint.router.mcp.problems import META
@@ -361,6 +362,40 @@ async def test_a_change_of_a_task_is_told_to_its_subscribers_alone(
         assert not waiting.done()
         waiting.cancel()
         await session.session.unsubscribe_resource(uri)
+
+
+# tasks of the protocol
+
+
+async def test_a_delegated_task_is_one_of_the_protocol_which_is_polled_and_cancelled(desk: Desk) -> None:
+    client = RawClient(desk.stack.endpoints.http, desk.stack.endpoints.token, desk.project)
+
+    async def until(task_id: str, status: str) -> dict[str, Any]:
+        async with asyncio.timeout(60):
+            while (shown := await client.result("tasks/get", taskId=task_id))["status"] != status:
+                await client.result("tools/call", name="get_task", arguments={"task_id": plain(task_id), "wait_s": 5})
+        return shown
+
+    def plain(task_id: str) -> str:
+        return task_id.removeprefix(f"{desk.project}:")
+
+    arguments = {"task": "x fails", "error_message": "boom 9"}
+    created = await client.result("tools/call", name="delegate_to_developer", arguments=arguments)
+    assert created["resultType"] == "task"
+    assert created["pollIntervalMs"] > 0
+    shown = await until(created["taskId"], "completed")
+    result = shown["result"]["structuredContent"]
+    assert (result["task_id"], result["state"]) == (plain(created["taskId"]), "input_required")
+    assert "### boom 9" in shown["result"]["content"][0]["text"]
+    assert shown["lastUpdatedAt"] > shown["createdAt"] == created["createdAt"]
+    await client.result("tasks/cancel", taskId=created["taskId"])
+    assert "result" not in await until(created["taskId"], "cancelled")
+
+    invalid = await client.result("tools/call", name="delegate_to_developer", arguments={"task": ""})
+    assert (invalid["resultType"], invalid["isError"]) == ("complete", True)
+    client.capabilities = {}
+    plainly = await client.result("tools/call", name="delegate_to_developer", arguments=arguments | {"wait_s": 60})
+    assert (plainly["resultType"], plainly["structuredContent"]["state"]) == ("complete", "input_required")
 
 
 # errors

@@ -12,6 +12,7 @@ from ui import mcp_front as front_module
 from ui.conformance_tools import add_conformance
 from ui.mcp_front import mcp_front
 
+from counterpoint.bus.health import http_server
 from counterpoint.router.mcp import server as server_module
 from counterpoint.router.mcp.endpoint import McpEndpoint
 
@@ -54,7 +55,7 @@ class WithToken:
 async def test_every_scenario_passes(
     suite: NodeClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: tuple[str, ...], scenarios: int
 ) -> None:
-    made, serve = server_module.server, front_module.http_server
+    made = server_module.server
     added: list[WithToken] = []
 
     def with_suite() -> object:
@@ -64,7 +65,7 @@ async def test_every_scenario_passes(
 
     def with_token(app: McpEndpoint, host: str, port: int) -> object:
         added.append(WithToken(app))
-        return serve(added[0], host, port)
+        return http_server(added[0], host, port)
 
     monkeypatch.setattr(server_module, "server", with_suite)
     monkeypatch.setattr(server_module, "lists_all_tools", lambda: True)

@@ -16,7 +16,7 @@ from counterpoint.router.api.body import validate
 from counterpoint.router.mcp.caller import Project, caller
 
 _FORM = "decision"
-_SCHEMA: dict[str, Any] = {
+DECISION_FORM: dict[str, Any] = {
     "type": "object",
     "properties": {
         "decision": {"type": "string", "enum": ["approved", "rejected"], "title": "Decision"},
@@ -76,13 +76,13 @@ async def _answer(ctx: McpContext, shown: ShownApproval) -> tuple[str, _Answer] 
         raise _unanswered(f"the client cannot ask; read the text with artifact_sha256 {shown.artifact_sha256}")
     request = ctx.request_context
     if request is None or request.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-        reply = await ctx.elicit(_question(shown), _Answer)
+        reply = await ctx.elicit(question(shown), _Answer)
         if not isinstance(reply, AcceptedElicitation):
             raise _unanswered("the person gave no answer")
         return shown.artifact_sha256, reply.data
     responses = ctx.input_responses or {}
     if _FORM not in responses:
-        form = ElicitRequestFormParams(message=_question(shown), requested_schema=_SCHEMA)
+        form = ElicitRequestFormParams(message=question(shown), requested_schema=DECISION_FORM)
         return InputRequiredResult(
             input_requests={_FORM: ElicitRequest(params=form)}, request_state=shown.artifact_sha256
         )
@@ -93,7 +93,8 @@ async def _answer(ctx: McpContext, shown: ShownApproval) -> tuple[str, _Answer] 
     return ctx.request_state or "", _Answer.model_validate(content)
 
 
-def _question(shown: ShownApproval) -> str:
+def question(shown: ShownApproval) -> str:
+    """Return the text that a person reads before a decision."""
     return f"{shown.summary}\n\n{shown.artifact}"
 
 

@@ -26,7 +26,9 @@ from counterpoint.router.mcp.problems import Problems
 from counterpoint.router.mcp.prompts import add_prompts
 from counterpoint.router.mcp.resources import add_resources
 from counterpoint.router.mcp.subscriptions import add_subscriptions
+from counterpoint.router.mcp.task_results import allow_task_results
 from counterpoint.router.mcp.task_view import TaskView
+from counterpoint.router.mcp.tasks import DelegatedTasks
 
 INSTRUCTIONS = """\
 Counterpoint remembers how things broke and how they were fixed, and has agents work on failures.
@@ -101,6 +103,8 @@ def server() -> FastMCP[Any]:
     add_prompts(made)
     made.completion(complete)
     add_subscriptions(made)
+    made.add_extension(DelegatedTasks())
+    allow_task_results()
     return made
 
 
