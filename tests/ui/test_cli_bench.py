@@ -13,6 +13,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from counterpoint.bench.front import http_search, mcp_search
 from counterpoint.bench.http_flow import FEW, RUNS, WARM, FlowSize, measure_stack
 from counterpoint.bench.load import HALF, TaskMix
 from counterpoint.cli.main import app
@@ -43,7 +44,7 @@ def run(*words: str) -> Any:
     return CliRunner().invoke(app, ["bench", *words])
 
 
-@pytest.mark.parametrize("name", ["commit", "flow", "incidents", "line", "memory"])
+@pytest.mark.parametrize("name", ["commit", "flow", "front", "incidents", "line", "memory"])
 def test_what_the_environment_or_a_folder_points_to_is_not_measured(
     name: str, executed: list[Executed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,3 +153,12 @@ async def test_nobody_there_and_a_wrong_token_are_said_without_a_traceback(stack
         assert (ended.returncode, ended.stdout) == (code, ""), ended.stderr
         assert told in ended.stderr
         assert "Traceback" not in ended.stderr
+
+
+async def test_the_two_searches_at_the_front_door_find_something(stack: Stack) -> None:
+    headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
+    async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=60) as http:
+        document = {"source": "resolver.md", "text": "# Resolver\n\nRestart the resolver.", "project": "bench"}
+        (await http.post("/v1/documents", json=document)).raise_for_status()
+        for search in (mcp_search(http), http_search(http)):
+            assert await search("What to do when the resolver fails?")

@@ -14,7 +14,19 @@ from counterpoint.cli.errors import CommandError, UsageError
 from counterpoint.cli.session import CommandSession
 
 PACKAGE = "counterpoint.bench"
-BENCHES = ("commit", "flow", "load", "incidents", "line", "memory", "retrieval", "answer", "triage", "recognition")
+BENCHES = (
+    "commit",
+    "flow",
+    "load",
+    "incidents",
+    "front",
+    "line",
+    "memory",
+    "retrieval",
+    "answer",
+    "triage",
+    "recognition",
+)
 OF_SETS = ("retrieval", "answer", "triage", "recognition")
 """Benchmarks that need a folder of sets."""
 ACCEPTED_BY: Mapping[str, tuple[str, ...]] = {

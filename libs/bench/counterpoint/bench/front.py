@@ -1,0 +1,150 @@
+"""`counterpoint bench front`: what the front door adds to a search, and what MCP costs the router.
+
+A search by MCP and by HTTP on a running stack, beside the same search from this process with the router's login, one
+after the other. No query is repeated, so that none is answered from a cache.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+from collections.abc import Awaitable, Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+from pydantic import SecretStr
+
+from counterpoint import bus
+from counterpoint.bench.processes import tree_pss_mb
+from counterpoint.bench.report import BenchReport, Measurement, exit_on_sigterm, log_warnings_only, median_ms, progress
+from counterpoint.bus import BusSettings, Service
+from counterpoint.local.credentials import load_credentials
+from counterpoint.local.endpoints import Endpoints, read_endpoints
+from counterpoint.local.listen_addresses import ListenAddresses
+from counterpoint.local.service import NATS_USERS
+from counterpoint.local.up import down, up
+from counterpoint.proto.memory import HybridSearch
+
+PROJECT = "bench"
+DOCUMENTS = 500
+SAMPLES, RUNS = 100, 3
+TARGET_MS, IDLE_MB, USED_MB = 5.0, 90.0, 170.0
+_VERSION = "2026-07-28"
+_WORDS = ("resolver", "partition", "replica", "deadlock", "quota", "certificate", "lease", "schema")
+
+Search = Callable[[str], Awaitable[object]]
+
+
+def mcp_search(http: httpx.AsyncClient) -> Search:
+    """Return a search by the tool `query_rag`."""
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": _VERSION,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "query_rag",
+    }
+    meta = {"io.modelcontextprotocol/protocolVersion": _VERSION, "io.modelcontextprotocol/clientCapabilities": {}}
+
+    async def search(text: str) -> object:
+        call = {"name": "query_rag", "arguments": {"query": text, "limit": 5}, "_meta": meta}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+        reply = await http.post(f"/mcp?project={PROJECT}", json=message, headers=headers)
+        result = json.loads(reply.raise_for_status().text.rpartition("data: ")[2])["result"]
+        if not result["structuredContent"]["items"]:
+            raise ValueError("the search found nothing")
+        return result
+
+    return search
+
+
+def http_search(http: httpx.AsyncClient) -> Search:
+    """Return a search by `POST /v1/search`."""
+
+    async def search(text: str) -> object:
+        return (await http.post("/v1/search", json={"text": text, "k": 5, "project": PROJECT})).raise_for_status()
+
+    return search
+
+
+async def measure_front(endpoints: Endpoints, router: Service, report: BenchReport) -> None:
+    """Add the rows of the front door to a report."""
+    router_pid = endpoints.services["router"].pid
+    idle_mb = tree_pss_mb(router_pid)
+    headers = {"Authorization": f"Bearer {endpoints.token}"}
+    async with httpx.AsyncClient(base_url=endpoints.http, headers=headers, timeout=60, trust_env=False) as http:
+        documents = [document(number) for number in range(DOCUMENTS)]
+        (await http.post("/v1/documents", json={"documents": documents, "project": PROJECT})).raise_for_status()
+        progress(f"{DOCUMENTS} documents")
+
+        async def direct(text: str) -> object:
+            memory = router.memory(PROJECT, "administrator")
+            return await memory.query(HybridSearch(store="chunks", text=text, k=5))
+
+        numbers = count()
+        rows: dict[str, list[float]] = {"direct": [], "http": [], "mcp": []}
+        searches: dict[str, Search] = {"direct": direct, "http": http_search(http), "mcp": mcp_search(http)}
+        for search in searches.values():
+            await median_ms(lambda search=search: search(question(next(numbers))), 10)  # type: ignore[misc]
+        for _ in range(RUNS):
+            report.note_load()
+            for name, search in searches.items():
+                took = await median_ms(lambda search=search: search(question(next(numbers))), SAMPLES)  # type: ignore[misc]
+                rows[name].append(took)
+            progress(", ".join(f"{name} {taken[-1]:.1f} ms" for name, taken in rows.items()))
+    for name in ("http", "mcp"):
+        added = tuple(taken - alone for taken, alone in zip(rows[name], rows["direct"], strict=True))
+        target = TARGET_MS if name == "mcp" else None
+        report.measures.append(Measurement(f"a search by {name}, over the same in process, p50", "ms", added, target))
+    report.measures.append(Measurement("a search in process, p50", "ms", tuple(rows["direct"]), None))
+    report.measures.append(Measurement("memory of the router before the first MCP call", "MB", (idle_mb,), IDLE_MB))
+    used_mb = tree_pss_mb(router_pid)
+    report.measures.append(Measurement("memory of the router after it", "MB", (used_mb,), USED_MB))
+
+
+def document(number: int) -> dict[str, Any]:
+    """Return a short page about one word."""
+    word = _WORDS[number % len(_WORDS)]
+    text = f"# {word.title()} {number}\n\nWhen the {word} of host {number} fails, restart service {number * 7}."
+    return {"source": f"page-{number}.md", "text": text}
+
+
+def question(number: int) -> str:
+    """Return a question that is asked once."""
+    return f"What to do when the {_WORDS[number % len(_WORDS)]} of host {number % DOCUMENTS} fails, case {number}?"
+
+
+async def _measure(data_dir: Path, report: BenchReport) -> None:
+    endpoints = read_endpoints(data_dir)
+    password = load_credentials(data_dir / "secrets.json", NATS_USERS).nats["router"]
+    settings = BusSettings(nats_url=endpoints.nats, nats_user="router", nats_password=SecretStr(password))
+    router = Service("router", settings)
+    await router.connection.open()
+    try:
+        await measure_front(endpoints, router, report)
+    finally:
+        await router.connection.close()
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    parser.parse_args()
+    log_warnings_only()
+    exit_on_sigterm()
+    report = BenchReport("front")
+    with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
+        os.chmod(folder, 0o755)
+        data_dir = Path(folder) / "data"
+        up(data_dir, addresses=ListenAddresses(http_port=0), detach=True)
+        try:
+            bus.run(_measure(data_dir, report))
+        finally:
+            down(data_dir)
+    report.show()
+
+
+if __name__ == "__main__":
+    main()
