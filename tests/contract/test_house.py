@@ -36,6 +36,7 @@ ONLY = {
     "openlineage": {"lineage"},
     "fastmcp": {"router"},
     "mcp": {"router"},
+    "mcp_types": {"router"},
     "biscuit_auth": {"guard"},
     "cachetools": {"guard", "memory", "router"},
     "nacl": {"memory"},

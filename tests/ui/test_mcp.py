@@ -1,6 +1,8 @@
 """MCP in front of a house in memory: approvals decided at the client, OAuth metadata, hosts, the end of the router."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -168,6 +170,14 @@ async def test_the_server_is_loaded_by_a_principal_alone_and_ends_with_the_route
                         pass
             late = await http.post("/mcp", json=INITIALIZE)
             assert (late.status_code, late.json()["code"]) == (503, "unavailable")
+
+
+def test_the_process_of_the_router_does_not_import_the_server() -> None:
+    program = (
+        "import sys, counterpoint.router.main; print([n for n in ('fastmcp', 'mcp', 'mcp_types') if n in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
 
 
 async def test_memory_that_is_away_is_said_so() -> None:
