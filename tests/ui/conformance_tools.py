@@ -219,7 +219,7 @@ def _questions(server: FastMCP[Any]) -> None:
     async def test_missing_capability(ctx: Context) -> str:
         capabilities = ctx.session.client_capabilities
         if capabilities is None or capabilities.sampling is None:
-            data = {"requiredCapabilities": {"sampling": {}}}
+            data: dict[str, Any] = {"requiredCapabilities": {"sampling": {}}}
             raise MCPError(code=MISSING_REQUIRED_CLIENT_CAPABILITY, message="needs sampling", data=data)
         return "done"
 

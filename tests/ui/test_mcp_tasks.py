@@ -17,6 +17,11 @@ from counterpoint.router.intake.submissions import STORE, task_key
 from counterpoint.router.mcp import tasks
 
 TASK = f"{PROJECT}:t1"
+METHODS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("tasks/get", {}),
+    ("tasks/update", {"inputResponses": {}}),
+    ("tasks/cancel", {}),
+)
 
 
 @pytest_asyncio.fixture
@@ -104,11 +109,11 @@ async def test_a_cancellation_is_asked_for_and_acknowledged(front: McpFront) -> 
 async def test_a_request_that_does_not_fit_is_refused_by_name(front: McpFront) -> None:
     waiting(front)
     client = RawClient(front.url, front.house.token_of("me"))
-    for method, more in (("tasks/get", {}), ("tasks/update", {"inputResponses": {}}), ("tasks/cancel", {})):
+    for method, more in METHODS:
         for task_id in (f"{PROJECT}:nothing", f"other:{TASK}", "t1"):
             code, _ = await client.error(method, taskId=task_id, **more)
             assert code == -32602, task_id
         assert (await client.error(method, "other", taskId=TASK, **more))[0] == -32020
     client.capabilities = {}
-    for method, more in (("tasks/get", {}), ("tasks/update", {"inputResponses": {}}), ("tasks/cancel", {})):
+    for method, more in METHODS:
         assert (await client.error(method, taskId=TASK, **more))[0] == -32021

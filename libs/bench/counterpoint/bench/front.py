@@ -8,7 +8,8 @@ import argparse
 import json
 import os
 import tempfile
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from pydantic import SecretStr
 
 from counterpoint import bus
 from counterpoint.bench.processes import tree_pss_mb
-from counterpoint.bench.report import BenchReport, Measurement, exit_on_sigterm, log_warnings_only, median_ms, progress
+from counterpoint.bench.report import BenchReport, Measurement, exit_on_sigterm, log_warnings_only, p50, progress
 from counterpoint.bus import BusSettings, Service
 from counterpoint.local.credentials import load_credentials
 from counterpoint.local.endpoints import Endpoints, read_endpoints
@@ -83,24 +84,39 @@ async def measure_front(endpoints: Endpoints, router: Service, report: BenchRepo
             return await memory.query(HybridSearch(store="chunks", text=text, k=5))
 
         numbers = count()
-        rows: dict[str, list[float]] = {"direct": [], "http": [], "mcp": []}
         searches: dict[str, Search] = {"direct": direct, "http": http_search(http), "mcp": mcp_search(http)}
-        for search in searches.values():
-            await median_ms(lambda search=search: search(question(next(numbers))), 10)  # type: ignore[misc]
-        for _ in range(RUNS):
+        took = {name: list[float]() for name in searches}
+        added = {name: list[float]() for name in ("http", "mcp")}
+        for run in range(RUNS + 1):
+            samples = await one_by_one(searches, numbers, SAMPLES)
+            if run == 0:
+                continue  # warms up
             report.note_load()
-            for name, search in searches.items():
-                took = await median_ms(lambda search=search: search(question(next(numbers))), SAMPLES)  # type: ignore[misc]
-                rows[name].append(took)
-            progress(", ".join(f"{name} {taken[-1]:.1f} ms" for name, taken in rows.items()))
-    for name in ("http", "mcp"):
-        added = tuple(taken - alone for taken, alone in zip(rows[name], rows["direct"], strict=True))
+            for name, durations in samples.items():
+                took[name].append(p50(durations))
+            for name, differences in added.items():
+                pairs = zip(samples[name], samples["direct"], strict=True)
+                differences.append(p50([taken - alone for taken, alone in pairs]))
+            progress(", ".join(f"{name} {durations[-1]:.1f} ms" for name, durations in took.items()))
+    for name, differences in added.items():
         target = TARGET_MS if name == "mcp" else None
-        report.measures.append(Measurement(f"a search by {name}, over the same in process, p50", "ms", added, target))
-    report.measures.append(Measurement("a search in process, p50", "ms", tuple(rows["direct"]), None))
+        row = Measurement(f"a search by {name}, over the same in process, p50", "ms", tuple(differences), target)
+        report.measures.append(row)
+    report.measures.append(Measurement("a search in process, p50", "ms", tuple(took["direct"]), None))
     report.measures.append(Measurement("memory of the router before the first MCP call", "MB", (idle_mb,), IDLE_MB))
     used_mb = tree_pss_mb(router_pid)
     report.measures.append(Measurement("memory of the router after it", "MB", (used_mb,), USED_MB))
+
+
+async def one_by_one(searches: dict[str, Search], numbers: Iterator[int], samples: int) -> dict[str, list[float]]:
+    """Return the durations of searches in milliseconds. The kinds take turns, so that all see the same load."""
+    taken = {name: list[float]() for name in searches}
+    for _ in range(samples):
+        for name, search in searches.items():
+            began = time.perf_counter()
+            await search(question(next(numbers)))
+            taken[name].append((time.perf_counter() - began) * 1000)
+    return taken
 
 
 def document(number: int) -> dict[str, Any]:

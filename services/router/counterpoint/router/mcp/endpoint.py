@@ -70,30 +70,29 @@ class McpEndpoint:
         scope = {**scope, CONTEXT: context, ALL_TOOLS: all_tools}
         response = _Response(send)
         serving = asyncio.ensure_future(app(scope, receive, response.send))
-        watching = asyncio.create_task(self._until_revoked(token))
         try:
-            await asyncio.wait({serving, watching}, return_when=asyncio.FIRST_COMPLETED)
+            while not (await asyncio.wait({serving}, timeout=self._resources.settings.poll_s))[0]:
+                if await self._is_revoked(token):
+                    break
         finally:
             ended = not serving.done()
-            for each in (serving, watching):
-                each.cancel()
-            await asyncio.gather(serving, watching, return_exceptions=True)
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
         if ended:
             await response.end()
         else:
             serving.result()
 
-    async def _until_revoked(self, token: str | None) -> None:
-        """Return when the token has no principal any more. A stream that is open then ends."""
-        while True:
-            await asyncio.sleep(self._resources.settings.poll_s)
-            try:
-                await self._resources.authenticator.authenticate(token)
-            except Denied:
-                log.info("mcp.ended", rule=ErrorCode.UNAUTHENTICATED)
-                return
-            except Transient as error:
-                log.info("mcp.waits", reason=str(error))
+    async def _is_revoked(self, token: str | None) -> bool:
+        """Return whether the token has no principal any more."""
+        try:
+            await self._resources.authenticator.authenticate(token)
+        except Denied:
+            log.info("mcp.ended", rule=ErrorCode.UNAUTHENTICATED)
+            return True
+        except Transient as error:
+            log.info("mcp.waits", reason=str(error))
+        return False
 
     def _refusal(self, error: CounterpointError) -> Response:
         problem, headers = problem_of(error)
