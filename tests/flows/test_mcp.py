@@ -417,6 +417,16 @@ async def test_bad_arguments_are_named(client: McpClient) -> None:
     assert (code, "task_id" in text) == ("invalid", True)
     code, text = await refused(client, "ingest_to_rag", content="AWS_SECRET=AKIAIOSFODNN7EXAMPLE1", doc_type="x" * 60)
     assert (code, "doc_type" in text) == ("invalid", True)
+    code, text = await refused(client, "get_task", task_id="x", nonsense=1)
+    assert (code, "nonsense" in text) == ("invalid", True)
+    secret = "ghp_" + "0a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R"
+    for tool, arguments in (
+        ("delegate_to_developer", {"task": f"log in with {secret}"}),
+        ("log_attempt", {"outcome": "failed", "tried": f"used {secret}", "description": "x"}),
+    ):
+        code, text = await refused(client, tool, **arguments)
+        assert secret not in text, tool
+        assert code in ("sensitive", "refused"), (tool, text)
     unknown = await client.call_tool("no_such_tool", {}, raise_on_error=False)
     assert unknown.is_error
 

@@ -96,6 +96,17 @@ async def test_what_nobody_at_the_client_can_answer_is_the_result(front: McpFron
     assert "inputRequests" not in shown
 
 
+async def test_an_agent_is_not_asked_to_decide_an_approval(front: McpFront) -> None:
+    approval = pending(front)  # type: ignore[arg-type]
+    fields = {"approval_id", "category", "artifact_sha256", "expires_at"}
+    waiting(front, waiting_for="approval", approval=approval.model_dump(mode="json", include=fields))
+    for roles, kind in ((("read", "approve"), "agent"), (("read",), "person")):
+        client = RawClient(front.url, front.house.token_of(f"{kind}-1", *roles, kind=kind))
+        shown = await client.result("tasks/get", taskId=TASK)
+        assert (shown["status"], "inputRequests" in shown) == ("completed", False), kind
+        assert shown["result"]["structuredContent"]["approval_id"] == "a1"
+
+
 async def test_a_cancellation_is_asked_for_and_acknowledged(front: McpFront) -> None:
     waiting(front, **escalated("human"))
     client = RawClient(front.url, front.house.token_of("me"))
