@@ -27,7 +27,7 @@ from counterpoint.proto.errors import Away, Transient
 log = structlog.get_logger()
 
 PENDING = Gauge("counterpoint_pending_messages", "Messages in the log that are not known to be on the bus")
-CLEAR_EVERY_S = 0.2
+CLEAR_EVERY_S = 0.05
 SWEEP_EVERY_S = 0.25
 _SWEEP_LIMIT = 500
 _QUEUE_LIMIT = 50_000
