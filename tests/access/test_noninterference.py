@@ -41,7 +41,10 @@ WORDS = (
     "repair restart drop check open close read write move copy lose find the orders pipeline worker task table queue "
     "port firewall resolver clean_orders ORA-12170 disk when after before because and then unless slowly again at_once"
 )
-_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32,64}\b")
+_ID = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32,64}\b"
+    r"|(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])"
+)
 _MOMENT = re.compile(r'(placed\\*":\[\d+,\d+),\d{16}(?=])')
 """When a leaf was placed, in microseconds."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(T|t| )\d\d:\d\d:\d\d[.\d]*(Z|[+]\d\d:\d\d)?")

@@ -130,10 +130,11 @@ async def test_a_supported_proposal_takes_the_place_of_that_of_the_rules_which_i
         "investigate",
         "investigate",
         "propose",
+        "review",
     ]
     assert decisions[1].decision.startswith("propose: ")
     assert ACT in decisions[1].decision
-    assert [each.model for each in decisions] == [None, None, "m", "m", "m"]
+    assert [each.model for each in decisions] == [None, None, "m", "m", "m", None]
     assert [each.parent_decision_id for each in decisions[1:]] == [each.decision_id for each in decisions[:-1]]
     assert shelf.steps == ["00-rules", "01-turn", "02-turn", "done"]
     assert [action["kind"] for action in shelf.line()] == [
@@ -143,6 +144,7 @@ async def test_a_supported_proposal_takes_the_place_of_that_of_the_rules_which_i
         "search",
         "generate",
         "propose",
+        "review",
     ]
 
 
@@ -530,7 +532,7 @@ async def chaos(seed: int) -> None:
     faults = sum(isinstance(each, CounterpointError) for each in script)
     assert len(prompts_sent) - len(set(prompts_sent)) <= faults, "no prompt is paid twice"
     assert len(shelf.kept("attempts")) == 1
-    assert len(shelf.line()) == len(shelf.decisions()) + 1 == len(set(shelf.steps)) + 2
+    assert len(shelf.line()) == len(shelf.decisions()) + 1 == len(set(shelf.steps)) + 3
     if run["ending"] != "proposed":
         assert worked.text == rules.text
 

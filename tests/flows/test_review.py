@@ -9,11 +9,7 @@ from counterpoint.local.stack import Stack
 
 ERROR = "billing.errors.LedgerLocked: ledger 4711 is locked by user batch_7"
 REPORT = "The invoice run stops"
-UNLOCK, RESTART, MOVE = (
-    "Unlock the user batch_7 in the ledger",
-    "Restart the ledger service",
-    "Move the batch to the second node of the cluster",
-)
+UNLOCK, RESTART = "Unlock the user batch_7 in the ledger", "Restart the ledger service"
 
 
 async def test_a_forbidden_act_is_not_proposed_although_it_helped_before(
@@ -34,12 +30,12 @@ async def test_a_forbidden_act_is_not_proposed_although_it_helped_before(
         await tasks.post(f"/v1/tasks/{task_id}/override", given)
         await attempt(task_id, number)
 
-    for task_id, fix, number in (("first", UNLOCK, 1), ("second", RESTART, 2), ("third", MOVE, 2)):
+    for task_id, fix, number in (("first", UNLOCK, 1), ("second", RESTART, 2), ("third", RESTART, 2)):
         await tasks.submit(task_id, "troubleshoot", REPORT, error_message=ERROR)
         await override(task_id, fix, number)
         await tasks.solved(task_id)
     shown = await tasks.submit("last", "troubleshoot", REPORT, error_message=ERROR)
-    assert f"> {RESTART}" not in shown["proposal"]
+    assert f"> {RESTART}" in shown["proposal"]
     await override("last", "Wait for the end of the batch", 2, "Do not restart the ledger service")
     await tasks.post("/v1/tasks/last/outcome", {"outcome": "failed", "error_message": ERROR})
     task = await attempt("last", 3)
@@ -47,7 +43,7 @@ async def test_a_forbidden_act_is_not_proposed_although_it_helped_before(
     reviews = [each["result"] for each in line if each["agent"] == "judge"]
     assert reviews == ["pass", "pass", "send back", "pass"], task["proposal"]
     assert [each["rule"] for each in task["objections"]] == ["prohibition"]
-    assert f"> {UNLOCK}" in task["proposal"] or f"> {MOVE}" in task["proposal"]
+    assert f"> {UNLOCK}" in task["proposal"]
     assert f"> {RESTART}" not in task["proposal"]
     attempts = (await http.get("/v1/attempts", params={"project": project, "task_id": "last"})).json()["items"]
     assert len(attempts) == 3

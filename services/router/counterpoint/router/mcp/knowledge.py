@@ -99,7 +99,7 @@ async def query_rag(
 ) -> PassageHits:
     """Search the documents of a project by words and by meaning.
 
-    Example: {"query": "resolver timed out on port 53", "doc_types": ["adr"], "limit": 3}
+    Example: {"query": "who may write to the stock tables", "doc_types": ["adr"], "limit": 3}
     """
     context = caller(project)
     context.require("read")
@@ -120,7 +120,7 @@ async def get_troubleshooting_history(
     """Return what was tried before and how it ended: for the same error first, then for similar ones.
 
     Read it before you propose anything: what failed for this error is not to be repeated without a reason.
-    Example: {"error_pattern": "could not resolve ldap.internal: DNS lookup timed out", "limit": 5}
+    Example: {"error_pattern": "permission denied for table stock", "limit": 5}
     """
     context = caller(project)
     context.require("read")

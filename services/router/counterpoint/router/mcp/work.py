@@ -103,7 +103,7 @@ async def delegate_to_developer(
 ) -> ToolResult:
     """Give the developer agent a task and return its answer, proposal or escalation with its confidence.
 
-    Example: {"task": "fetch_orders fails since midnight", "error_message": "could not resolve ldap.internal"}
+    Example: {"task": "load_stock fails since midnight", "error_message": "permission denied for table stock"}
     """
     request = caller(project)
     request.require("submit")
@@ -148,8 +148,8 @@ async def override_developer(
 
     Use it when the same error came twice, when the change spans several DAGs, when confidence stays low, or when a
     person says "take over". It is recorded under your name.
-    Example: {"instruction": "Check the firewall for port 53 first", "reasoning": "Two attempts looked at DNS only",
-    "constraints": ["do not restart the resolver again"]}
+    Example: {"instruction": "Grant the loader access to the new table", "reasoning": "Both attempts retried the run",
+    "constraints": ["no superuser rights"]}
     """
     request = caller(project)
     request.require("override")
