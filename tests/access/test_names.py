@@ -145,6 +145,9 @@ def test_fields_that_nobody_knows_are_named_when_their_names_are_harmless() -> N
         "prioritty",
         "(2 more, not named: what looks like a secret is in the name)",
     )
+    assert printable_paths(["budget.card 4148481527566001"]) == (
+        "(1 more, not named: what looks like a secret is in the name)",
+    )
 
 
 def test_of_a_body_all_but_its_texts_is_kept_as_names_are() -> None:

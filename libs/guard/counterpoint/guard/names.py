@@ -83,9 +83,12 @@ def empty_fingerprint(value: str) -> str:
 
 
 def printable_paths(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the paths of unknown fields whose names have no secrets, and the number of the others."""
+    """Return the paths of unknown fields whose names have no secrets, and the number of the others.
+
+    Each name of a path is also judged by itself, since one before it may hide what it is, as in `budget.card 4111...`.
+    """
     paths = tuple(paths)
-    printable = tuple(path for path in paths if not has_secret(path))
+    printable = tuple(path for path in paths if not any(map(has_secret, (path, *path.split(".")))))
     hidden = len(paths) - len(printable)
     return (*printable, f"({hidden} more, not named: what looks like a secret is in the name)") if hidden else printable
 
