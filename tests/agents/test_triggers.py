@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 from agents.manager_house import House
+from agents.test_manager_approvals import ASKING
+from agents.test_manager_settings import house as in_settings
 
 from counterpoint.manager.triggers import asks_take_over, contradicts, only_asks_take_over, wide_scope
 from counterpoint.proto.tasks import Target, Task, TaskDelegated, TaskEscalated
@@ -182,6 +184,21 @@ def test_a_task_that_asks_for_it_is_not_offered_a_proposal() -> None:
     house.override(instruction="unlock the table")
     house.developer("proposed")
     assert house.task().waiting_for == "outcome"
+
+
+def test_a_proposal_that_needs_an_approval_is_held_and_not_shown() -> None:
+    house = House(approvals=ASKING)
+    house.route(description="The load fails again. Please take over.")
+    house.developer("proposed")
+    assert (house.task().waiting_for, house.task().proposal) == ("approval", None)
+
+
+def test_in_shadow_nothing_is_shown() -> None:
+    house = in_settings(asked={"description": "The load fails again. Please take over."}, shadow=True)
+    house.developer("proposed")
+    assert escalated(house) == ("calling_llm", "take_over")
+    task = house.task()
+    assert (task.proposal, task.findings and task.findings.citations) == (None, ())
 
 
 def test_a_failure_whose_note_asks_for_it_is_not_tried_again() -> None:

@@ -1,4 +1,4 @@
-"""What a message repeats of the records of its commit is stored once, and whoever reads the log gets whole bodies."""
+"""A text that is in a message and in a record of its commit is stored once. Readers of the log get complete bodies."""
 
 import json
 from typing import Any

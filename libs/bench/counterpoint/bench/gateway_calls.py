@@ -43,13 +43,17 @@ _SETTLE = 'UPDATE bench_calls SET body = body || \'{"state": "settled"}\' WHERE 
 _FILLER = "x" * 400
 
 
-async def alternated_ms(calls: Sequence[Callable[[int], Awaitable[float]]], samples: int) -> list[list[float]]:
-    """Await calls in turn; return the milliseconds of each until the time that it returns."""
+Call = Callable[[str], Awaitable[float]]
+"""A call under a key. Returns the time of its end."""
+
+
+async def alternated_ms(calls: Sequence[Call], samples: int) -> list[list[float]]:
+    """Await calls in turn, each under a key of its own; return the milliseconds of each."""
     durations: list[list[float]] = [[] for _ in calls]
     for number in range(WARM_UP + samples):
         for call, found in zip(calls, durations, strict=True):
             began = time.perf_counter()
-            ended = await call(number)
+            ended = await call(new_id())
             if number >= WARM_UP:
                 found.append((ended - began) * 1000)
     return durations
@@ -61,26 +65,18 @@ async def measure_single_calls(
     """Measure what the gateway adds to a call."""
     import litellm
 
-    run_id = new_id()
-
-    async def direct(_: int) -> float:
+    async def direct(_: str) -> float:
         await litellm.acompletion(
             model=MODEL, messages=list(MESSAGES), max_tokens=MAX_TOKENS, api_base=provider.url, api_key="simulated"
         )
         return time.perf_counter()
 
-    async def through(number: int) -> float:
-        await gateway.generate(memory, MESSAGES, key=f"{run_id}-{number}", deadline_s=DEADLINE_S, max_tokens=MAX_TOKENS)
+    async def through(key: str) -> float:
+        await gateway.generate(memory, MESSAGES, key=key, deadline_s=DEADLINE_S, max_tokens=MAX_TOKENS)
         return time.perf_counter()
 
-    differences = []
-    for _ in range(RUNS):
-        report.note_load()
-        run_id = new_id()
-        bare, ours = await alternated_ms((direct, through), SAMPLES)
-        differences.append(p50(ours) - p50(bare))
     name = "the gateway beyond LiteLLM called directly, one call after another, p50"
-    report.measures.append(Measurement(name, "ms", tuple(differences), 10.0))
+    await _measure_difference(name, direct, through, 10.0, report)
 
 
 async def measure_first_token(url: str, memory: Memory, provider: SimulatedProvider, report: BenchReport) -> None:
@@ -89,7 +85,7 @@ async def measure_first_token(url: str, memory: Memory, provider: SimulatedProvi
 
     async with httpx.AsyncClient(base_url=url, timeout=DEADLINE_S, trust_env=False) as client:
 
-        async def direct(_: int) -> float:
+        async def direct(_: str) -> float:
             parts = await litellm.acompletion(
                 model=MODEL, messages=list(MESSAGES), max_tokens=MAX_TOKENS, stream=True, api_base=provider.url,
                 api_key="simulated",
@@ -99,10 +95,10 @@ async def measure_first_token(url: str, memory: Memory, provider: SimulatedProvi
                 first = first or time.perf_counter()
             return first
 
-        async def through(number: int) -> float:
+        async def through(key: str) -> float:
             headers = {
                 "Authorization": f"Bearer {await memory.gateway_token('model')}",
-                "Idempotency-Key": f"{run_id}-{number}",
+                "Idempotency-Key": key,
             }
             body = {"model": MODEL, "messages": list(MESSAGES), "max_tokens": MAX_TOKENS, "stream": True}
             first = 0.0
@@ -113,14 +109,18 @@ async def measure_first_token(url: str, memory: Memory, provider: SimulatedProvi
                         first = first or time.perf_counter()
             return first
 
-        differences = []
-        for _ in range(RUNS):
-            report.note_load()
-            run_id = new_id()
-            bare, ours = await alternated_ms((direct, through), SAMPLES)
-            differences.append(p50(ours) - p50(bare))
-    name = "the gateway beyond LiteLLM called directly, first part of a stream, p50"
-    report.measures.append(Measurement(name, "ms", tuple(differences), 15.0))
+        name = "the gateway beyond LiteLLM called directly, first part of a stream, p50"
+        await _measure_difference(name, direct, through, 15.0, report)
+
+
+async def _measure_difference(name: str, direct: Call, through: Call, target_ms: float, report: BenchReport) -> None:
+    """Measure what a call through the gateway takes longer than the direct one."""
+    differences = []
+    for _ in range(RUNS):
+        report.note_load()
+        bare, ours = await alternated_ms((direct, through), SAMPLES)
+        differences.append(p50(ours) - p50(bare))
+    report.measures.append(Measurement(name, "ms", tuple(differences), target_ms))
 
 
 async def measure_limits(of: DeveloperStack, report: BenchReport) -> None:

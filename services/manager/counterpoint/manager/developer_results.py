@@ -2,6 +2,7 @@
 
 import hashlib
 from datetime import datetime
+from typing import Any
 
 from counterpoint.manager.attempts import with_attempts
 from counterpoint.manager.escalation import escalate_stop, escalate_trigger, guard_for_needs
@@ -60,28 +61,11 @@ def handed_over(history: TaskHistory, message: TaskWorked, trigger: Trigger, now
     row = transition(history.workflow_state, WorkflowEvent.TAKEN_OVER)
     if row is None:
         return without_effect(history, f"work of attempt {message.attempt}")
+    message = _without_hidden(history.task, message)
     escalation = escalate_trigger(history.task, trigger)
     attempt = history.attempts.get(message.attempt)
     learned = (attempt[0].model_copy(update={"shadow": True}),) if attempt and message.outcome == "proposed" else ()
-    findings = with_attempts(_with_plan(message), history.ordered_attempts)
-    task = with_transition(
-        history.task,
-        row,
-        now,
-        escalation=escalation,
-        proposal=message.text,
-        confidence=message.confidence,
-        findings=findings,
-    )
-    escalated = TaskEscalated(
-        task_id=task.task_id,
-        to=escalation.to,
-        code=escalation.code,
-        needs=escalation.needs,
-        searched_for=message.searched_for,
-        confidence=message.confidence,
-        findings=findings,
-    )
+    task = with_transition(history.task, row, now, escalation=escalation, **_shown(history, message))
     return TaskUpdate(
         steps=(
             ReasoningStep("escalate", f"attempt {message.attempt} is not offered ({trigger.code}): {trigger.what}"),
@@ -89,7 +73,7 @@ def handed_over(history: TaskHistory, message: TaskWorked, trigger: Trigger, now
         decision=f"escalate to {escalation.to}: {escalation.code}",
         confidence=message.confidence,
         task=task,
-        messages=(*resumed_messages(history, message), escalated),
+        messages=(*resumed_messages(history, message), _escalated(task, message)),
         learned=learned,
     )
 
@@ -232,32 +216,12 @@ def _shadowed(history: TaskHistory, message: TaskWorked, now: datetime) -> TaskU
 
 
 def _stopped(history: TaskHistory, message: TaskWorked, now: datetime, *, reassess_at: datetime | None) -> TaskUpdate:
-    if in_shadow(history.task):
-        hidden = Findings(downstream=message.findings.downstream)
-        message = message.model_copy(update={"text": None, "findings": hidden})
+    message = _without_hidden(history.task, message)
     escalation = escalate_stop(history.task, message)
     row = transition(history.workflow_state, WorkflowEvent.STOPPED, guard_for_needs(escalation.needs))
     if row is None:
         return without_effect(history, "a stop")
-    findings = with_attempts(_with_plan(message), history.ordered_attempts)
-    task = with_transition(
-        history.task,
-        row,
-        now,
-        escalation=escalation,
-        proposal=message.text,
-        confidence=message.confidence,
-        findings=findings,
-    )
-    escalated = TaskEscalated(
-        task_id=task.task_id,
-        to=escalation.to,
-        code=escalation.code,
-        needs=escalation.needs,
-        searched_for=escalation.searched_for,
-        confidence=message.confidence,
-        findings=findings,
-    )
+    task = with_transition(history.task, row, now, escalation=escalation, **_shown(history, message))
     needs = ", ".join(need.kind for need in escalation.needs)
     reasoning = f"attempt {message.attempt} stopped ({escalation.code}), {_basis(message)}; needs {needs}"
     return TaskUpdate(
@@ -265,8 +229,36 @@ def _stopped(history: TaskHistory, message: TaskWorked, now: datetime, *, reasse
         decision=f"escalate to {escalation.to}: {escalation.code}",
         confidence=message.confidence,
         task=task,
-        messages=(*resumed_messages(history, message), escalated),
+        messages=(*resumed_messages(history, message), _escalated(task, message)),
         timers=(("reassess", reassess_at),) if reassess_at and row.to == AWAITS_DOCUMENTS else (),
+    )
+
+
+def _without_hidden(task: Task, message: TaskWorked) -> TaskWorked:
+    """Return a result without what a task in shadow does not show."""
+    if not in_shadow(task):
+        return message
+    hidden = Findings(downstream=message.findings.downstream)
+    return message.model_copy(update={"text": None, "findings": hidden})
+
+
+def _shown(history: TaskHistory, message: TaskWorked) -> dict[str, Any]:
+    """Return the fields of a task that waits with a result that is not offered."""
+    findings = with_attempts(_with_plan(message), history.ordered_attempts)
+    return {"proposal": message.text, "confidence": message.confidence, "findings": findings}
+
+
+def _escalated(task: Task, message: TaskWorked) -> TaskEscalated:
+    """Return the message about a task that waits with a result that is not offered."""
+    assert task.escalation is not None, "the task is escalated"
+    return TaskEscalated(
+        task_id=task.task_id,
+        to=task.escalation.to,
+        code=task.escalation.code,
+        needs=task.escalation.needs,
+        searched_for=message.searched_for,
+        confidence=task.confidence,
+        findings=task.findings or Findings(),
     )
 
 

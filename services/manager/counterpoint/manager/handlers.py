@@ -82,10 +82,10 @@ class ManagerHandlers:
     async def _on_worked(self, memory: Memory, history: TaskHistory, message: TaskWorked) -> Decision:
         if update := developer_results.returned(history, message, memory.now):
             return update, ()
-        if is_current(history, message) and (trigger := trigger_of(history, message)):
-            return developer_results.handed_over(history, message, trigger, memory.now), ()
         if held := await self._approvals.held(memory, history, message):
             return held
+        if is_current(history, message) and (trigger := trigger_of(history, message)):
+            return developer_results.handed_over(history, message, trigger, memory.now), ()
         recently_ingested = message.outcome == "stopped" and await _was_ingested_since(
             memory, history.task.submitted_at
         )
