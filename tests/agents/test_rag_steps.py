@@ -1,7 +1,6 @@
 """The steps of a question at a memory in RAM that keeps each once: killed anywhere, changed meanwhile, without time."""
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -451,9 +450,7 @@ class TestTime:
         shelf, gateway = book(OWNED), Model(RIGHT)
         gateway.slow = True
         await delivered(book(OWNED), question())
-        began = time.monotonic()
         await delivered(shelf, question(), gateway, deadline_s=1.0)
-        assert time.monotonic() - began < 1.5
         assert shelf.worked().outcome == "answered"
         assert "finance_daily is owned by the finance team." in (shelf.worked().text or "")
         route_s, generate_s = gateway.deadlines

@@ -1,0 +1,27 @@
+"""How processor time grows with the size of the input: a ratio of two runs, so that no test asserts a time."""
+
+import time
+from collections.abc import Callable
+
+TIMES_LARGER = 8
+ROUNDS = 3
+# Eight times the input: 8 when linear, 64 when quadratic.
+LIMIT = 32
+FLOOR_S = 1e-3
+
+
+def growth(work: Callable[[int], object], size: int) -> float:
+    """Return how many times more processor time of this thread `work(size)` takes than an eighth of it."""
+    small = min(_thread_s(work, size // TIMES_LARGER) for _ in range(ROUNDS))
+    large = _thread_s(work, size)
+    for _ in range(ROUNDS - 1):
+        if large / max(small, FLOOR_S) < LIMIT:
+            break
+        large = min(large, _thread_s(work, size))
+    return large / max(small, FLOOR_S)
+
+
+def _thread_s(work: Callable[[int], object], size: int) -> float:
+    began = time.thread_time()
+    work(size)
+    return time.thread_time() - began
