@@ -18,7 +18,6 @@ from counterpoint.client import Gateway
 from counterpoint.client.gateway import Generated, Usage
 from counterpoint.developer.agent import investigation as limits
 from counterpoint.developer.agent import prompt as prompts
-from counterpoint.developer.agent import readings
 from counterpoint.developer.handlers import OFFLINE, handle_delegated
 from counterpoint.developer.settings import Deadlines
 from counterpoint.proto.errors import CounterpointError, Denied, Permanent, Problem, Transient
@@ -286,15 +285,12 @@ async def test_a_task_without_its_record_is_tried_again() -> None:
 async def test_a_prompt_shows_the_newest_results_whole_and_leaves_out_the_oldest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(prompts, "PROMPT_CHARS", 3_000)
-    shelf = shelf_of({f"{name}.md": f"{name} " * 600 for name in ("alpha", "bravo")})
-    action = {"action_id": "x", "task_id": "t", "agent": "router", "kind": "route", "reasoning": "delta " * 1000}
-    shelf.put("actions", "x", {**action, "at": (START - timedelta(days=1)).isoformat()})
-    model = Scripted(call("search", text="alpha"), call("search", text="bravo"), call("line"), proposes())
+    monkeypatch.setattr(prompts, "PROMPT_CHARS", 6_000)
+    names = ("alpha", "bravo", "delta")
+    shelf = shelf_of({f"{name}.md": f"{name} " * 600 for name in names})
+    model = Scripted(*(call("search", text=name) for name in names), proposes())
     await delivered(shelf, model)
     *_, alpha, _, bravo, _, delta = (each["content"] for each in model.asked[-1])
-    assert max(map(len, delta.split("\n"))) == readings.READING_CHARS
-    assert "…" in delta
     assert [each.startswith("left out") for each in (alpha, bravo, delta)] == [True, True, False]
 
 
@@ -334,8 +330,8 @@ async def test_every_tool_is_a_query_and_shows_what_it_finds() -> None:
         "at": (START - timedelta(days=1)).isoformat(),
     })  # fmt: skip
     calls = [
-        call("lineage"), call("runs"), call("providers", system="kafka"), call("line"), call("search", text="coffee"),
-        call("attempts", text="dns"),
+        call("lineage"), call("runs"), call("providers", system="kafka"), call("search", text="coffee"),
+        call("attempts", text="dns"), call("search", text="resolver"),
     ]  # fmt: skip
     model = Scripted(*calls, proposes())
     worked = await delivered(shelf, model, failure(target=target))
@@ -356,7 +352,7 @@ async def test_every_tool_is_a_query_and_shows_what_it_finds() -> None:
         ((Denied("budget", "0.1 USD"),), "not available"),
         ((Denied("label", "clearance"),), "not available"),
         ((Permanent("unknown_outcome"),), "not available"),
-        ((call("line"), Transient("the provider is not reachable")), "not reachable"),
+        ((call("runs"), Transient("the provider is not reachable")), "not reachable"),
         (("I cannot help with that.",), "not a JSON object"),
         (("",), "the reply is empty"),
         (('{"tool": ',), "not a JSON object"),
@@ -366,7 +362,7 @@ async def test_every_tool_is_a_query_and_shows_what_it_finds() -> None:
         ((call("override", instruction="x"),), "there is no such tool"),
         ((call("search"),), "the arguments of search are text"),
         ((call("search", text="x", project="other"),), "the arguments of search are text"),
-        ((call("line"),), "this call was made before"),
+        ((call("runs"),), "this call was made before"),
     ],
 )
 async def test_each_fault_ends_in_the_result_of_the_rules_with_a_caveat(script: tuple[Script, ...], why: str) -> None:
@@ -422,9 +418,9 @@ async def test_a_reply_that_memory_refuses_to_keep_is_not_handed_out() -> None:
 
 
 COURSES: dict[str, tuple[Script, ...]] = {
-    "proposed": (call("search", text="flush the name cache"), call("line"), proposes("Flush the name cache")),
-    "unusable": (call("line"), "nothing", "nothing"),
-    "gone": (call("line"), Transient("away")),
+    "proposed": (call("search", text="flush the name cache"), call("runs"), proposes("Flush the name cache")),
+    "unusable": (call("runs"), "nothing", "nothing"),
+    "gone": (call("runs"), Transient("away")),
 }
 
 
@@ -494,12 +490,12 @@ async def test_turns_and_endings_are_counted() -> None:
         return [REGISTRY.get_sample_value(f"counterpoint_{name}_total", labels) or 0.0 for name, labels in metrics]
 
     before = counts()
-    await delivered(shelf_of(), Scripted("prose", call("line"), proposes()))
+    await delivered(shelf_of(), Scripted("prose", call("runs"), proposes()))
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 2, 1]
 
 
 REPLIES: tuple[Script, ...] = (
-    call("search", text="name cache"), call("line"), call("runs"), call("attempts", text="dns"), call("no_such_tool"),
+    call("search", text="name cache"), call("runs"), call("runs"), call("attempts", text="dns"), call("no_such_tool"),
     "prose", "", '{"tool"', proposes(), proposes("Flush the name cache"), proposes("coffee"),
     json.dumps({"proposal": {"action": "Reboot everything [2]."}}), Transient("the provider returned HTTP 429"),
     Denied("budget", "0.1 USD"), Permanent("unknown_outcome"),

@@ -122,7 +122,7 @@ def _run(shelf: Book, text: str, **fields: Any) -> Planted:
 def _action(shelf: Book, text: str) -> Planted:
     body = {"action_id": "x", "task_id": "t", "agent": "router", "kind": "route", "reasoning": text}
     shelf.put("actions", "x", {**body, "at": (START - timedelta(days=1)).isoformat()})
-    return {}, ("line",)
+    return {}, ()
 
 
 CARRIERS: dict[str, Callable[[Book, str], Planted]] = {

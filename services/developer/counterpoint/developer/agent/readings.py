@@ -9,13 +9,14 @@ from counterpoint.developer.evidence.gather import Evidence
 from counterpoint.developer.excerpts.relevance import Hit, HitFeatures
 from counterpoint.proto.memory import Item
 
-Kind = Literal["document", "attempt", "task", "lineage", "run", "provider", "action"]
+Kind = Literal["document", "attempt", "task", "lineage", "run", "provider", "action", "review"]
 
 READING_CHARS = 2_000
-"""Maximum length of one reading in a prompt, except the task."""
+"""Maximum length of one reading in a prompt, except the task and actions, which are bounded otherwise."""
 DOCUMENTS, ATTEMPTS = 8, 6
 """Maximum numbers of passages and earlier attempts that the first prompt shows."""
 _SUPPORTING = frozenset({"document", "attempt"})
+_WHOLE = frozenset({"task", "action"})
 _NO_FEATURES = HitFeatures(cosine=0.0, overlap=0.0)
 
 
@@ -46,7 +47,7 @@ class Reading:
         """Return the reading as a prompt shows it."""
         trust = "" if self.trusted else ", untrusted"
         context = "".join(f", {each}" for each in (self.hit.context, self.about) if each)
-        text = self.hit.text if self.kind == "task" else truncate(self.hit.text, READING_CHARS)
+        text = self.hit.text if self.kind in _WHOLE else truncate(self.hit.text, READING_CHARS)
         return f"[{number}] ({self.kind} {self.hit.source}{context}{trust})\n{text}"
 
 
@@ -80,12 +81,17 @@ def document_reading(hit: Hit) -> Reading:
     return Reading("document", hit)
 
 
-def attempt_reading(one: EarlierAttempt) -> Reading:
-    """Return the act of an earlier attempt; its failure and its outcome are about it."""
+def attempt_reading(one: EarlierAttempt, place: str = "") -> Reading:
+    """Return the act of an earlier attempt; its failure, its outcome and where it was made are about it."""
     attempt = one.attempt
     failure = " ".join(truncate(attempt.error_message or attempt.description, 300).split())
     outcome = f"{attempt.outcome} on {one.day}, {attempt.evidence} by {attempt.by}"
-    parts = ["in this task" if one.in_task else "", outcome, f"note: {attempt.note}" if attempt.note else "", failure]
+    parts = [
+        "in this task" if one.in_task else place,
+        outcome,
+        f"note: {attempt.note}" if attempt.note else "",
+        failure,
+    ]
     hit = _hit(one.item, f"{one.item.store}/{one.item.id}#tried", attempt.tried)
     return Reading("attempt", hit, one, "; ".join(part for part in parts if part))
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from counterpoint.client import Gateway, Memory, act, decide, put, record, send
 from counterpoint.client.gateway import Generated
 from counterpoint.developer.agent import investigation as transitions
+from counterpoint.developer.agent.context import read_context
 from counterpoint.developer.agent.investigation import Investigation, ModelTurn
 from counterpoint.developer.agent.judge import act_of, judged, without_links
 from counterpoint.developer.agent.prompt import digest, prompt, size, task_text
@@ -96,7 +97,9 @@ class InvestigationRunner:
         self._spent_s, self._until = run.spent_s, self._began + self._left_s(run)
         evidence = evidence_of(self._message, await search(self._memory, self._message), self.calibration)
         self._rules = conclude(self._message, evidence, self.calibration)
-        self._first = first_readings(evidence, record_reading("task", task.items[0], task_text(self._message)))
+        context = await read_context(self._memory, self._message, evidence.attempts)
+        own = record_reading("task", task.items[0], task_text(self._message))
+        self._first = with_readings(first_readings(evidence, own), context)
         self.readings = self._first
         for turn in run.turns:
             await self._look(turn)

@@ -2,28 +2,25 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from counterpoint.client import Memory, readable
+from counterpoint.developer.agent.context import earlier_attempt
 from counterpoint.developer.agent.readings import Reading, attempt_reading, document_reading, record_reading
 from counterpoint.developer.evidence.attempts import NO_OUTCOME, EarlierAttempt
 from counterpoint.developer.evidence.calibration import Calibration
-from counterpoint.developer.evidence.failure import failure_of_attempt
 from counterpoint.developer.evidence.search_query import QUERY_CHARS
 from counterpoint.developer.excerpts.relevance import hits
 from counterpoint.graph.lineage import lineage_of
 from counterpoint.graph.names import Node, NodeKind, job
 from counterpoint.proto.attempts import Attempt
-from counterpoint.proto.memory import HybridSearch, Item, Line, List
+from counterpoint.proto.memory import HybridSearch, Item, List
 from counterpoint.proto.providers import Provider, provider_of
 from counterpoint.proto.tasks import TaskDelegated
 
-PASSAGES, ATTEMPTS, RUNS, ACTIONS = 6, 6, 8, 20
+PASSAGES, ATTEMPTS, RUNS = 6, 6, 8
 """Maximum numbers of results of one call."""
 HOPS, NODES = 3, 60
 """Maximum hops and nodes of a lineage graph in each direction."""
-OWN_ACTIONS = 16
-"""Maximum number of actions of an investigation."""
 ERROR_CHARS = 300
 
 
@@ -57,17 +54,10 @@ async def _search(around: Surroundings, arguments: Mapping[str, str]) -> tuple[R
 
 
 async def _attempts(around: Surroundings, arguments: Mapping[str, str]) -> tuple[Reading, ...]:
-    """Attempts that are not among the ranked ones are at other failures, so they have no likeness."""
     text = arguments["text"][:QUERY_CHARS]
     (found,) = await around.memory.query(HybridSearch(store="attempts", text=text, k=ATTEMPTS))
-    ranked = {one.item.id: one for one in around.attempts}
     return tuple(
-        attempt_reading(
-            ranked.get(item.id)
-            or EarlierAttempt(
-                item, attempt, failure_of_attempt(attempt), 0.0, in_task=attempt.task_id == around.message.task_id
-            )
-        )
+        attempt_reading(earlier_attempt(item, attempt, around.attempts, around.message.task_id))
         for item, attempt in readable(found.items, Attempt)
         if attempt.outcome not in NO_OUTCOME and not attempt.shadow
     )
@@ -114,17 +104,6 @@ async def _runs(around: Surroundings, arguments: Mapping[str, str]) -> tuple[Rea
     return tuple(record_reading("run", item, _run_text(item)) for item in found.items)
 
 
-async def _line(around: Surroundings, arguments: Mapping[str, str]) -> tuple[Reading, ...]:
-    """Actions of this delivery are left out, so that a redelivery reads the same."""
-    line = Line(task_id=around.message.task_id, newest_first=True, limit=ACTIONS + OWN_ACTIONS)
-    (found,) = await around.memory.query(line)
-    before = [item for item in found.items if datetime.fromisoformat(item.body["at"]) < around.memory.now]
-    return tuple(
-        record_reading("action", item, f"{item.body['agent']} {item.body['kind']}: {item.body['reasoning']}")
-        for item in before[:ACTIONS]
-    )
-
-
 def _run_text(item: Item) -> str:
     body = item.body
     error = f": {body['error_message'][:ERROR_CHARS]}" if body.get("error_message") else ""
@@ -157,5 +136,4 @@ TOOLS: Mapping[str, Tool] = {
     ),
     "runs": Tool("the latest runs of a job, with their errors and settings", _JOB, (), _runs),
     "providers": Tool("the official provider package of a system", {"system": "its name"}, ("system",), _providers),
-    "line": Tool("the reasoning about this task so far, newest first", {}, (), _line),
 }

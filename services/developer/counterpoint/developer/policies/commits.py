@@ -15,6 +15,7 @@ from counterpoint.proto.memory import Commit, Write
 from counterpoint.proto.messages import Id, Shape, Time
 from counterpoint.proto.overrides import OverrideGiven
 from counterpoint.proto.tasks import TaskDelegated, TaskWorked
+from counterpoint.proto.titles import title_of
 
 AGENT = "developer"
 JUDGE = "judge"
@@ -160,10 +161,13 @@ def _reviewed(
     )
     writes: tuple[Write, ...] = (put("actions", step.action_id, step),)
     if judged.objections:
+        task = message.task
+        job = task.target.job.name if task.target and task.target.job else None
+        title = title_of(task.description, task.title, task.error_message, job)
         note = ReviewNote(
             task_id=message.task_id,
             attempt=message.attempt,
-            text=f"{verdict}: {judged.reasoning}",
+            text=f"{title}: {verdict}: {judged.reasoning}",
             rules=tuple(dict.fromkeys(each.rule for each in judged.objections)),
             sent_back=judged.sent_back,
             at=memory.now,
