@@ -43,7 +43,7 @@ PLACES = ["nowhere", *(f"{when}-{step}" for step in ("rules", "turn", "end") for
 def says(messages: Any) -> str:
     """Two look-ups, then a proposal."""
     made = sum(each["role"] == "assistant" for each in messages)
-    calls = (call("search", text="flush the name cache"), call("line"))
+    calls = (call("search", text="flush the name cache"), call("runs"))
     return calls[made] if made < len(calls) else proposal(messages, has="Flush", cause="Nobody said so [2].")
 
 
