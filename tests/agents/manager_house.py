@@ -244,7 +244,8 @@ class House(FakeMemory):
         """Whatever wrote the record of a live task was a row of the table, and sent what that row names."""
         after = self.item("tasks", task_id)
         if after is None or (before and before.version == after.version):
-            assert not sent
+            repeats = before is not None and before.body.get("waiting_for") == "approval"
+            assert sent in ([], ["ApprovalRequested"] if repeats else [])
             return
         if before and before.body["state"] in ENDED:
             assert (before.body["state"], before.body["ended_at"]) == (after.body["state"], after.body["ended_at"])

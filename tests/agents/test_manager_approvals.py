@@ -37,6 +37,7 @@ ASKING = ApprovalPolicy.model_validate(
         },
     }
 )
+REMINDING = ASKING.model_copy(update={"remind_s": (600, 1800)})
 HOUR = 3600
 
 
@@ -439,6 +440,49 @@ def test_a_policy_that_would_open_a_hard_limit_is_refused(acts: dict[str, Any], 
         ApprovalPolicy.model_validate(whole | {"acts": whole["acts"] | acts})
     with pytest.raises(ValidationError, match=problem):
         ApprovalPolicy.model_validate(whole | {"projects": {"orders": acts}})
+
+
+def reminded(house: House) -> list[tuple[str, int]]:
+    requests = [sent.message for sent in house.log if isinstance(sent.message, ApprovalRequested)]
+    return [(each.approval_id, each.reminder) for each in requests]
+
+
+class TestReminders:
+    def test_the_request_is_repeated_at_the_times_of_the_policy_until_the_end(self) -> None:
+        house = House(approvals=REMINDING)
+        house.route()
+        house.developer("proposed", text="restart the service")
+        approval_id, counts = pending(house).approval_id, []
+        for seconds in (599, 1, 1199, 1, 1799):
+            house.wait(seconds)
+            counts.append([number for _, number in reminded(house)])
+        assert counts == [[0], [0, 1], [0, 1], [0, 1, 2], [0, 1, 2]]
+        assert {each for each, _ in reminded(house)} == {approval_id}
+        assert house.task().waiting_for == "approval"
+        house.wait(1)
+        assert (house.task().waiting_for, approvals(house)[0].state) == ("override", "expired")
+
+    def test_a_decided_approval_is_not_repeated(self) -> None:
+        house = House(approvals=REMINDING)
+        house.route()
+        house.developer("proposed", text="restart the service")
+        house.wait(700)
+        decide(house)
+        house.wait(HOUR)
+        assert [number for _, number in reminded(house)] == [0, 1]
+
+    def test_a_decision_that_the_manager_has_not_heard_of_is_not_repeated(self) -> None:
+        house = House(approvals=REMINDING)
+        house.route()
+        house.developer("proposed", text="restart the service")
+        decide(house, told=False)
+        house.wait(700)
+        assert [number for _, number in reminded(house)] == [0]
+
+    @pytest.mark.parametrize("remind_s", [(3600,), (900, 600)])
+    def test_a_reminder_at_the_end_or_out_of_order_is_refused(self, remind_s: tuple[int, ...]) -> None:
+        with pytest.raises(ValidationError, match="remind_s: must rise, and end before expires_s"):
+            ApprovalPolicy.model_validate(ASKING.model_dump() | {"remind_s": remind_s})
 
 
 def test_a_project_may_differ() -> None:

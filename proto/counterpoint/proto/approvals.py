@@ -24,7 +24,7 @@ CLOSED: frozenset[str] = frozenset({"rejected", "expired", "withdrawn", "applied
 
 
 class ApprovalRequested(Message):
-    """An act waits for a person."""
+    """An act waits for a person. `reminder` counts how often the request was repeated since."""
 
     TYPE: ClassVar[str] = "counterpoint.approval.requested.v1"
 
@@ -34,6 +34,7 @@ class ApprovalRequested(Message):
     artifact_sha256: str
     summary: str
     expires_at: Time
+    reminder: int = 0
 
 
 class ApprovalDecided(Message):
@@ -50,12 +51,17 @@ class ApprovalDecided(Message):
 
 
 class PendingApproval(Shape):
-    """The approval that a task waits for, in the task's record."""
+    """The approval that a task waits for, in the task's record. `remind_at`: when the request is repeated."""
 
     approval_id: Id
     category: Category | str
     artifact_sha256: str
     expires_at: Time
+    remind_at: tuple[Time, ...] = ()
+
+    def next_check(self, now: datetime) -> datetime:
+        """Return when the approval is looked at next: at its next reminder, or at its end."""
+        return min((at for at in self.remind_at if at > now), default=self.expires_at)
 
 
 class RefusedCall(Shape):
@@ -124,6 +130,7 @@ class Approval(ShownApproval):
     lifts: tuple[Lift, ...] = ()
     refused: RefusedCall | None = None
     held: dict[str, Any] | None = None
+    remind_at: tuple[Time, ...] = ()
 
     @property
     def is_intact(self) -> bool:

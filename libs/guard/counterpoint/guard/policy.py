@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from importlib.resources import files
-from typing import Any, Literal, Self, get_args
+from itertools import pairwise
+from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -117,14 +118,20 @@ class RolePolicy(_Row):
 
 
 class ApprovalPolicy(_Row):
-    """The acts that wait for a person, by category and autonomy, and the time they wait; `projects` may differ."""
+    """The acts that wait for a person, by category and autonomy; `projects` may differ.
+
+    `expires_s` is the time they wait, `remind_s` the times of the reminders, in seconds from the request.
+    """
 
     expires_s: int = Field(ge=60)
+    remind_s: tuple[Annotated[int, Field(ge=60)], ...] = ()
     acts: dict[Category, dict[Autonomy, ActRule]]
     projects: dict[str, dict[Category, dict[Autonomy, ActRule]]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
+        if any(before >= after for before, after in pairwise((*self.remind_s, self.expires_s))):
+            raise ValueError("approvals.remind_s: must rise, and end before expires_s")
         _check("approvals.acts", {*map(str, self.acts)} ^ {*get_args(Category)})
         for acts in (self.acts, *self.projects.values()):
             for category, rules in acts.items():

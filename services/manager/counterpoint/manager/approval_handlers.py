@@ -11,7 +11,7 @@ from counterpoint.manager.gateway.lifts import CountedSpend, lifts_for
 from counterpoint.manager.gateway.limited_spending import read_limited_spending
 from counterpoint.manager.gateway.limits import applied_limits
 from counterpoint.manager.task_history import TaskHistory
-from counterpoint.manager.task_update import ReasoningStep, TaskUpdate, without_effect
+from counterpoint.manager.task_update import TaskUpdate, without_effect
 from counterpoint.manager.workflow import AWAITS_APPROVAL
 from counterpoint.proto.approvals import Approval, ApprovalDecided, Lift
 from counterpoint.proto.limits import LIMITS_MAX, LimitScope, StoredLimit
@@ -39,7 +39,7 @@ class ApprovalDesk:
         if act is None:
             return None
         approval_id = memory.id("approval")
-        return approvals.hold(history, message, act, approval_id, memory.now, self._policy.expires_s), writes
+        return approvals.hold(history, message, act, approval_id, memory.now, self._policy), writes
 
     async def on_decided(self, memory: Memory, history: TaskHistory, message: ApprovalDecided) -> Decision:
         """Act on the decision in the record. A message without it has no effect."""
@@ -53,7 +53,7 @@ class ApprovalDesk:
         return approvals.release(history, approval, memory.now), ()
 
     def on_due(self, memory: Memory, history: TaskHistory) -> TaskUpdate:
-        """Expire the approval that the task waits for, unless a person has decided in time."""
+        """Remind of the approval that the task waits for, or expire it, unless a person has decided in time."""
         approval = approvals.awaited(history)
         if approval is None and history.workflow_state == AWAITS_APPROVAL and history.approval is None:
             return approvals.drop(history, None, memory.now)
@@ -63,8 +63,7 @@ class ApprovalDesk:
         if approval.decision is not None:
             return without_effect(history, f"the end of the time for an approval that {approval.decided_by} decided")
         if expired.state == "pending":
-            step = ReasoningStep("assess", f"the time for the approval ends at {approval.expires_at}")
-            return TaskUpdate(steps=(step,), timers=(("approval", approval.expires_at),))
+            return approvals.remind(history, approval, memory.now)
         return self._not_approved(memory, history, expired)
 
     async def _refused_call(
@@ -87,7 +86,7 @@ class ApprovalDesk:
         if not lifts or approval.refused is None:
             return approvals.lift(history, memory.now, applied=False), ()
         act = approvals.held_call(approval.refused, lifts)
-        return approvals.ask_again(history, act, memory.id("approval"), memory.now, self._policy.expires_s), ()
+        return approvals.ask_again(history, act, memory.id("approval"), memory.now, self._policy), ()
 
     def _not_approved(self, memory: Memory, history: TaskHistory, approval: Approval) -> TaskUpdate:
         if approval.category != "spend":
@@ -97,7 +96,7 @@ class ApprovalDesk:
         if act is None:
             return approvals.release(history, approval, memory.now)
         decided = approvals.decided(history, approval)
-        return approvals.hold(decided, message, act, memory.id("approval"), memory.now, self._policy.expires_s)
+        return approvals.hold(decided, message, act, memory.id("approval"), memory.now, self._policy)
 
 
 def with_warnings(history: TaskHistory, update: TaskUpdate, writes: tuple[Write, ...]) -> Decision:

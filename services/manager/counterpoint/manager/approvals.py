@@ -61,14 +61,14 @@ def held_proposal(history: TaskHistory, message: TaskWorked, policy: ApprovalPol
 
 
 def hold(
-    history: TaskHistory, message: TaskWorked, act: HeldAct, approval_id: str, now: datetime, expires_s: float
+    history: TaskHistory, message: TaskWorked, act: HeldAct, approval_id: str, now: datetime, policy: ApprovalPolicy
 ) -> TaskUpdate:
     """Keep a result and ask a person for the act."""
     is_spend = act.category == "spend"
     row = transition(history.workflow_state, WorkflowEvent.OVER_LIMIT if is_spend else WorkflowEvent.HELD)
     if row is None:
         return without_effect(history, f"work of attempt {message.attempt} that needs an approval")
-    approval = _approval(history, message, act, approval_id, now, expires_s)
+    approval = _approval(history, message, act, approval_id, now, policy)
     escalation = escalate_budget(history.task, act.lifts) if is_spend else None
     findings = message.findings if is_spend else Findings(downstream=message.findings.downstream)
     task = with_transition(
@@ -95,14 +95,16 @@ def hold(
     )
 
 
-def ask_again(history: TaskHistory, act: HeldAct, approval_id: str, now: datetime, expires_s: float) -> TaskUpdate:
+def ask_again(
+    history: TaskHistory, act: HeldAct, approval_id: str, now: datetime, policy: ApprovalPolicy
+) -> TaskUpdate:
     """Ask for another approval, because the subject of the approved one has changed."""
     row = transition(history.workflow_state, WorkflowEvent.CHANGED)
     if row is None or history.approval is None:
         return without_effect(history, "an approval")
     before = history.approval[0]
     message = TaskWorked.model_validate(before.held)
-    approval = _approval(history, message, act, approval_id, now, expires_s)
+    approval = _approval(history, message, act, approval_id, now, policy)
     why = "a limit has changed since it was shown"
     task = with_transition(
         history.task, row, now, escalation=escalate_budget(history.task, act.lifts), approval=_pending(approval)
@@ -164,6 +166,20 @@ def drop(history: TaskHistory, approval: Approval | None, now: datetime) -> Task
     )
 
 
+def remind(history: TaskHistory, approval: Approval, now: datetime) -> TaskUpdate:
+    """Repeat the request of an approval that nobody has decided, if a reminder is due, and wait for the next one."""
+    pending, number = _pending(approval), sum(at <= now for at in approval.remind_at)
+    said = (
+        f"reminder {number}: nobody has decided on approval {approval.approval_id}, which ends at {approval.expires_at}"
+    )
+    return TaskUpdate(
+        steps=(ReasoningStep("approval", said if number else f"approval {approval.approval_id} waits"),),
+        decision=f"remind of an approval: {approval.category}" if number else None,
+        messages=(_requested(approval, number),) if number else (),
+        timers=(("approval", pending.next_check(now)),),
+    )
+
+
 def awaited(history: TaskHistory, approval_id: str | None = None) -> Approval | None:
     """Return the approval that the task waits for, if it is the one with this id."""
     if history.workflow_state != AWAITS_APPROVAL or history.approval is None:
@@ -178,7 +194,7 @@ def decided(history: TaskHistory, approval: Approval) -> TaskHistory:
 
 
 def _approval(
-    history: TaskHistory, message: TaskWorked, act: HeldAct, approval_id: str, now: datetime, expires_s: float
+    history: TaskHistory, message: TaskWorked, act: HeldAct, approval_id: str, now: datetime, policy: ApprovalPolicy
 ) -> Approval:
     task = history.task
     what = "a limit refused a model call" if act.category == "spend" else f"attempt {message.attempt} is proposed"
@@ -192,7 +208,8 @@ def _approval(
         artifact=act.artifact,
         artifact_sha256=artifact_sha256(act.artifact),
         requested_at=now,
-        expires_at=now + timedelta(seconds=expires_s),
+        expires_at=now + timedelta(seconds=policy.expires_s),
+        remind_at=tuple(now + timedelta(seconds=each) for each in policy.remind_s),
         lifts=act.lifts,
         refused=act.refused,
         held=message.model_dump(
@@ -205,8 +222,9 @@ def _pending(approval: Approval) -> PendingApproval:
     return PendingApproval.model_validate({name: getattr(approval, name) for name in PendingApproval.model_fields})
 
 
-def _requested(approval: Approval) -> ApprovalRequested:
-    return ApprovalRequested.model_validate({name: getattr(approval, name) for name in ApprovalRequested.model_fields})
+def _requested(approval: Approval, reminder: int = 0) -> ApprovalRequested:
+    shown = {name: getattr(approval, name) for name in ApprovalRequested.model_fields if name != "reminder"}
+    return ApprovalRequested.model_validate(shown | {"reminder": reminder})
 
 
 def _escalated(history: TaskHistory, escalation: Escalation, findings: Findings) -> TaskEscalated:

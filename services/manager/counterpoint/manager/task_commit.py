@@ -67,10 +67,10 @@ def task_commit(
         known = history.attempts.get(learned.attempt) if history else None
         writes.append(put("attempts", learned.attempt_id, learned, existing=known[1] if known else None))
     writes += _approval_writes(approvals, history)
+    messages += [send(message) for message in update.messages]
     if update.task:
         record = _stored(update.task, update, history, head[0])
         writes.append(put("tasks", task_id, record, existing=history.item if history else None))
-        messages += [send(message) for message in update.messages]
         if update.delegate:
             messages.append(send(_delegated(record, update.delegate, head)))
         cancelled = running_timers(history.task) if history else ()

@@ -48,7 +48,7 @@ def needed_timers(task: Task, now: datetime, limits: TaskLimits) -> tuple[Outgoi
         if task.deadline:
             timers.append(set_timer(task.task_id, "deadline", task.deadline))
         if task.waiting_for == "approval" and task.approval:
-            timers.append(set_timer(task.task_id, "approval", task.approval.expires_at))
+            timers.append(set_timer(task.task_id, "approval", task.approval.next_check(now)))
         if task.waiting_for == "outcome":
             timers.append(set_timer(task.task_id, "outcome", now + timedelta(seconds=limits.outcome_wait_s)))
     return tuple(timers)
