@@ -68,6 +68,17 @@ async def spend(house: House, project: str, task: str = "t-1") -> dict[str, Any]
     return await house.body(project, "spend", task) or {}
 
 
+async def end_task(house: House, project: str) -> None:
+    """Cancel the tasks of a project, past all rules."""
+    async with house.superuser() as connection:
+        await connection.execute(
+            "UPDATE records SET version = version + 1, body = jsonb_set(body, '{state}', '\"cancelled\"')"
+            " WHERE project = $1 AND store = 'tasks'",
+            project,
+        )
+    house.restart()
+
+
 async def call(house: House, memory: Memory, key: str, number: int = 0) -> dict[str, Any]:
     """The record of a call."""
     call_id = derived_id(memory.origin.message_id, "call", key, number)
@@ -478,23 +489,58 @@ class TestKilled:
         house.restart()
 
     async def test_a_call_of_a_task_that_has_ended_meanwhile_is_still_settled(
-        self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
-    ) -> None:
+        self, asking: Gateway, memory: Memory, outside: World, house: House, project: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        monkeypatch.setattr("counterpoint.manager.gateway.gateway.CHECKED_EVERY_S", 60)
         outside.hold.clear()
         under_way = asyncio.create_task(generated(asking, memory, "k"))
         await outside.arrived.wait()
-        async with house.superuser() as connection:
-            await connection.execute(
-                "UPDATE records SET version = version + 1, body = jsonb_set(body, '{state}', '\"cancelled\"')"
-                " WHERE project = $1 AND store = 'tasks'",
-                project,
-            )
+        await end_task(house, project)
         outside.hold.set()
         assert (await under_way).text == outside.text
         assert (await call(house, memory, "k"))["state"] == "settled"
         with pytest.raises(Denied, match="ended"):
             await generated(asking, memory, "l")
         assert len(outside.seen) == 1
+
+    async def test_a_call_is_stopped_when_its_task_ends(
+        self, asking: Gateway, memory: Memory, outside: World, house: House, project: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        monkeypatch.setattr("counterpoint.manager.gateway.gateway.CHECKED_EVERY_S", 0.02)
+        outside.hold.clear()
+        under_way = asyncio.create_task(generated(asking, memory, "k", max_tokens=50))
+        await outside.arrived.wait()
+        await end_task(house, project)
+        with pytest.raises(Permanent, match="the call was stopped"):
+            await under_way
+        kept, total = await call(house, memory, "k"), await spend(house, project)
+        assert (kept["state"], "ended" in kept["error"]) == ("unknown", True)
+        assert total["spent_tokens"] == kept["estimate_input_tokens"] + 50
+        assert (total["reserved_tokens"], total["unknown"]) == (0, 1)
+
+    async def test_a_call_goes_on_while_memory_is_not_reachable(
+        self, memory: Memory, door: Door, outside: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("counterpoint.manager.gateway.gateway.CHECKED_EVERY_S", 0.02)
+        outside.hold.clear()
+        checked = asyncio.Event()
+
+        async def away(subject: str, body: bytes) -> None:
+            if subject.endswith(".query") and outside.seen and not outside.hold.is_set():
+                checked.set()
+                raise Transient("memory is away")
+
+        other = Door(door.house)
+        other.before = away
+        async with gateway(other, OUTSIDE) as (url, _):
+            asking = client(url)
+            under_way = asyncio.create_task(generated(asking, memory, "k"))
+            await checked.wait()
+            outside.hold.set()
+            assert (await under_way).text == outside.text
+            await asking.close()
 
 
 class TestWeb:

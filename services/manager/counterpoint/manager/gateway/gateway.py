@@ -51,6 +51,8 @@ from counterpoint.proto.messages import utc_now
 log = structlog.get_logger()
 
 STORED_LIMIT_CHARS = 64 * 1024
+CHECKED_EVERY_S = 1.0
+"""Interval at which a call in progress is compared with the state of its task, in seconds."""
 _NEXT_MODEL = frozenset({ErrorCode.BUDGET, ErrorCode.REFUSED})
 """Errors after which the next model may be called: nothing was done, and it may be cheaper or accept the prompt."""
 
@@ -180,7 +182,7 @@ class ModelGateway:
 
     async def _call_reserved(self, request: CallRequest, call_id: str, reserved: ModelCallRecord) -> CallOutcome:
         try:
-            outcome = await self._dispatch(request)
+            outcome = await self._dispatch_while_needed(request)
         except (Transient, Permanent) as error:
             await self._reservations.settle(
                 request, call_id, CallState.RELEASED, CallUsage(dollars(0)), error=str(error)
@@ -204,6 +206,19 @@ class ModelGateway:
         if isinstance(call, WebSearchCall):
             return CallUsage(dollars(0))
         return await self._provider.estimate(call.model, *max_call_tokens(call))
+
+    async def _dispatch_while_needed(self, request: CallRequest) -> CallOutcome:
+        """Make a call, and stop it when its task has ended or its token is revoked."""
+        call = asyncio.create_task(self._dispatch(request))
+        try:
+            while not (await asyncio.wait({call}, timeout=CHECKED_EVERY_S))[0]:
+                reason = await self._reservations.reason_to_stop(request)
+                if reason and not call.done():
+                    raise UnknownCallOutcome(f"the call was stopped: {reason}")
+            return call.result()
+        finally:
+            if call.cancel():
+                await asyncio.wait({call})
 
     async def _dispatch(self, request: CallRequest) -> CallOutcome:
         match request.call:

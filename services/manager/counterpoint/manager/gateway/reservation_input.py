@@ -14,12 +14,13 @@ from counterpoint.proto.tasks import Budget
 
 
 class CallingTask(Shape):
-    """The fields of a task record that say whose limits apply, and how urgent a call is."""
+    """The fields of a task record that say whose limits apply, how urgent a call is, and whether it is still needed."""
 
     budget: Budget | None = None
     session_id: str | None = None
     priority: str = "normal"
     deadline: Time | None = None
+    state: str = "working"
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from counterpoint.proto.errors import Conflict, Denied, ErrorCode, Permanent, Pr
 from counterpoint.proto.ids import derived_id, new_id
 from counterpoint.proto.memory import Commit, Get, Item, Origin, Write
 from counterpoint.proto.messages import utc_now
+from counterpoint.proto.tasks import ENDED
 
 log = structlog.get_logger()
 
@@ -103,11 +104,17 @@ class Reservations:
 
     async def urgency(self, request: CallRequest) -> Urgency:
         """Return the urgency of a call, that of its task. Raises `Denied` or `Transient`."""
-        task = CallingTask()
-        if request.grant.task is not None:
-            item = await self._memory(request).get("tasks", request.grant.task)
-            task = record(item, CallingTask) if item else task
+        task = await self._task(request)
         return urgency_of_task(task.priority, task.deadline, utc_now())
+
+    async def reason_to_stop(self, request: CallRequest) -> str | None:
+        """Return why a call is of no use any more; None while it is, or while memory cannot be asked."""
+        try:
+            return "its task has ended" if (await self._task(request)).state in ENDED else None
+        except Denied as refusal:
+            return str(refusal)
+        except Transient:
+            return None
 
     async def reserve(self, request: CallRequest, estimate: CallUsage) -> CallOutcome | tuple[str, ModelCallRecord]:
         """Reserve the estimate of a call; return its id and record, or the stored outcome of the same call.
@@ -297,6 +304,13 @@ class Reservations:
         outcome = "unpriced" if state == CallState.SETTLED and usage.usd == UNKNOWN else state
         CALLS.labels(project, model, outcome).inc()
         COST.labels(project, model).inc(float(usage.known_usd))
+
+    async def _task(self, request: CallRequest) -> CallingTask:
+        """Return the task of a call; without a task or its record, one with the default values."""
+        if request.grant.task is None:
+            return CallingTask()
+        item = await self._memory(request).get("tasks", request.grant.task)
+        return record(item, CallingTask) if item else CallingTask()
 
     def _memory(self, request: CallRequest) -> Memory:
         """Return memory with its own read set, for one read and one commit."""
