@@ -48,7 +48,7 @@ async def told(http: httpx.AsyncClient, path: str, params: dict[str, str], until
     async with http.stream("GET", path, params=params) as response:
         assert response.status_code == 200
         events = Events(response)
-        while not seen or seen[-1].data["type"] != until:
+        while not seen or seen[-1].data.get("type") != until:
             seen += await events.events(1)
     return seen
 
@@ -68,6 +68,11 @@ async def test_a_question_is_answered_out_of_what_was_ingested(
     assert kinds[:2] == ["submitted", "routed"]
     ids = [event.id for event in events]
     assert ids == sorted(set(ids))  # type: ignore[type-var]
+    path = f"/v1/tasks/{task['task_id']}"
+    whole = await told(http, f"{path}/events", in_project | {"line": "true"}, "counterpoint.task.completed.v1")
+    assert [event for event in whole if event.name == "message"] == events
+    line = (await http.get(f"{path}/line", params=in_project)).json()["items"]
+    assert [event.data for event in whole if event.name == "action"] == line
     line = (await http.get(f"/v1/tasks/{task['task_id']}/line", params=in_project)).json()
     assert [action["agent"] for action in line["items"]][:2] == ["human", "router"]
     assert {"router", "manager", "developer"} <= {decision["agent"] for decision in line["decisions"]}

@@ -37,9 +37,9 @@ async def submitted(front: Running, task_id: str = "t1") -> None:
 
 
 @asynccontextmanager
-async def stream(asker: httpx.AsyncClient, path: str, last: int | None = None) -> AsyncIterator[Events]:
+async def stream(asker: httpx.AsyncClient, path: str, last: int | None = None, **params: Any) -> AsyncIterator[Events]:
     headers = {"Last-Event-ID": str(last)} if last is not None else {}
-    async with asker.stream("GET", path, headers=headers) as response:
+    async with asker.stream("GET", path, headers=headers, params=params) as response:
         assert response.status_code == 200
         assert response.headers["content-type"].startswith("text/event-stream")
         assert "no-store" in response.headers["cache-control"]
@@ -65,6 +65,11 @@ def decided(front: Running, number: int, project: str = PROJECT) -> None:
     )
 
 
+def action(action_id: str, reasoning: str, task_id: str = "t1") -> dict[str, Any]:
+    body = {"action_id": action_id, "task_id": task_id, "agent": "manager", "kind": "assess", "reasoning": reasoning}
+    return {**body, "at": NOW.isoformat()}
+
+
 def steps(events: list[Event]) -> Iterator[str]:
     return (event.data["data"]["decision"] for event in events)
 
@@ -80,6 +85,44 @@ async def test_a_task_is_told_from_its_beginning_as_cloudevents(front: Running) 
     assert (first["id"], first["time"]) == (front.house.log[0].id, NOW.isoformat())
     assert first["data"]["kind"] == "question"
     assert told[0].name == "message"
+
+
+async def test_a_task_is_told_with_its_line_in_one_order(front: Running) -> None:
+    async with stream(front.me, TASK, line=True) as events:
+        told = await events.events(5)
+        front.house.put("actions", "a9", action("a9", "looks"))
+        front.house.send(TaskResumed(task_id="t1", reason="new knowledge"))
+        told += await events.events(2)
+    assert [event.name for event in told] == [*["action"] * 2, *["message"] * 3, "action", "message"]
+    ids = [event.id for event in told]
+    assert ids == sorted(set(ids))  # type: ignore[type-var]
+    assert (told[5].data["action_id"], told[5].data["reasoning"]) == ("a9", "looks")
+    assert told[5].data["seq"] == told[5].id
+
+
+async def test_a_long_line_and_its_messages_are_resumed_without_loss_or_repetition(front: Running) -> None:
+    for number in range(450):
+        front.house.put("actions", f"b{number}", action(f"b{number}", f"step {number}"))
+        if number % 3 == 0:
+            decided(front, number)
+    seen: list[Event] = []
+    async with stream(front.me, TASK, line=True) as events:
+        seen += await events.events(301)
+    async with stream(front.me, TASK, seen[-1].id, line=True) as events:
+        seen += await events.events(5 + 450 + 150 - 301)
+    ids = [event.id for event in seen]
+    assert ids == sorted(set(ids))  # type: ignore[type-var]
+    actions = [event.data["reasoning"] for event in seen if event.name == "action"]
+    assert actions[2:] == [f"step {number}" for number in range(450)]
+
+
+async def test_an_action_of_another_task_and_an_unreadable_one_are_no_events(front: Running) -> None:
+    front.house.put("actions", "c1", action("c1", "of another", task_id="t2"))
+    front.house.put("actions", "c2", {"action_id": "c2", "task_id": "t1"})
+    front.house.put("actions", "c3", action("c3", "read"))
+    async with stream(front.me, TASK, line=True) as events:
+        told = await events.events(6)
+    assert [event.data["reasoning"] for event in told if event.name == "action"][2:] == ["read"]
 
 
 async def test_what_happens_later_comes_at_once_and_only_of_that_task(front: Running) -> None:

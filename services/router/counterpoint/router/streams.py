@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import structlog
-from fastapi import APIRouter, Depends, Header, Response
+from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
+from counterpoint.client import records
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.incident_settings import ShadowDue
-from counterpoint.proto.memory import Item, List, LogAfter, QueryResult
+from counterpoint.proto.line import Action
+from counterpoint.proto.memory import Item, List, LogAfter
 from counterpoint.proto.tasks import TaskDue
+from counterpoint.router.api.body import item_json
 from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.intake.interventions import unknown_task
 from counterpoint.router.intake.submissions import STORE, task_key
@@ -39,14 +42,35 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Feed:
-    """The messages of the log that a stream contains."""
+    """The messages of the log that a stream contains; `line`: and the actions of its task."""
 
     kinds: tuple[Literal["tasks", "decisions", "changes", "dead"], ...]
     task_id: str | None = None
+    line: bool = False
 
-    def after(self, seq: int) -> LogAfter:
-        """Return the query for the messages after a position."""
-        return LogAfter(after=seq, kinds=self.kinds, task_id=self.task_id, limit=_PAGE)
+    async def page(self, context: RequestContext, after: int) -> "LogPage":
+        """Read the messages and actions after a position, in the order of the log. If there are more of one of them
+        than fit, the page ends with its last item."""
+        log_query = LogAfter(after=after, kinds=self.kinds, task_id=self.task_id, limit=_PAGE)
+        if not self.line:
+            messages = await context.fetch(log_query)
+            return LogPage(messages.items, messages.next_cursor or after, gap=messages.gap)
+        line_query = List(store="actions", task_id=self.task_id, ascending=True, cursor=after, limit=_PAGE)
+        messages, line = await context.fetch_all(log_query, line_query)
+        end = messages.next_cursor or after
+        if line.next_cursor is not None:
+            end = min(end, line.items[-1].seq)
+        items = sorted((*messages.items, *line.items), key=lambda item: item.seq)
+        return LogPage(tuple(item for item in items if item.seq <= end), end, gap=messages.gap)
+
+
+@dataclass(frozen=True)
+class LogPage:
+    """Items in the order of the log up to the position `end`. `gap`: retention has deleted some before them."""
+
+    items: tuple[Item, ...]
+    end: int
+    gap: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,7 +83,7 @@ class StreamStart:
     context: RequestContext
     feed: Feed
     after: int
-    first: QueryResult
+    first: LogPage
 
 
 def _resume_position(
@@ -75,13 +99,19 @@ def _resume_position(
 ResumePosition = Annotated[int | None, Depends(_resume_position)]
 
 
-async def _task_start(context: Context, task_id: TaskId, position: ResumePosition, response: Response) -> StreamStart:
+async def _task_start(
+    context: Context,
+    task_id: TaskId,
+    position: ResumePosition,
+    response: Response,
+    line: Annotated[bool, Query(description="With the actions of the line, as events `action`.")] = False,
+) -> StreamStart:
     context.require("read")
     accepted = await context.memory().get(STORE, task_key(task_id))
     if accepted is None:
         raise unknown_task(context.project)
     # The messages of a task follow its record: older gaps in the log do not concern it.
-    return await _start(context, Feed(("tasks", "decisions"), task_id), position or accepted.seq, response)
+    return await _start(context, Feed(("tasks", "decisions"), task_id, line), position or accepted.seq, response)
 
 
 async def _decisions_start(context: Context, position: ResumePosition, response: Response) -> StreamStart:
@@ -94,7 +124,7 @@ async def _decisions_start(context: Context, position: ResumePosition, response:
 async def task_events(
     start: Annotated[StreamStart, Depends(_task_start)],
 ) -> AsyncIterator[ServerSentEvent]:
-    """Stream the messages and decisions of a task, from its beginning or after an event."""
+    """Stream the messages and decisions of a task, with `line` also its actions, from its beginning or after an event."""
     async for event in _events(start):
         yield event
 
@@ -106,6 +136,15 @@ async def decisions(
     """Stream the decisions of a project, from now on or after an event."""
     async for event in _events(start):
         yield event
+
+
+def _event_of(item: Item) -> ServerSentEvent | None:
+    """Return an item as an event; None for a timer, and for an action that cannot be read."""
+    if item.store == "actions":
+        action = next(iter(records((item,), Action)), None)
+        data = json.dumps(item_json(action, seq=item.seq), separators=(",", ":")) if action else None
+        return ServerSentEvent(id=str(item.seq), event="action", raw_data=data) if data else None
+    return None if item.body["type"] in _TIMER_TYPES else cloud_event(item)
 
 
 def cloud_event(item: Item) -> ServerSentEvent:
@@ -127,7 +166,7 @@ def cloud_event(item: Item) -> ServerSentEvent:
 
 async def _start(context: RequestContext, feed: Feed, after: int, response: Response) -> StreamStart:
     response.headers["Cache-Control"] = "no-store"
-    return StreamStart(context, feed, after, await context.fetch(feed.after(after)))
+    return StreamStart(context, feed, after, await feed.page(context, after))
 
 
 async def _events(start: StreamStart) -> AsyncIterator[ServerSentEvent]:
@@ -136,18 +175,16 @@ async def _events(start: StreamStart) -> AsyncIterator[ServerSentEvent]:
     settings, clock = context.resources.settings, asyncio.get_running_loop()
     yield ServerSentEvent(comment="open")
     quiet_since = clock.time()
-    found: QueryResult | None = start.first
+    found: LogPage | None = start.first
     with context.resources.hub.listen(context.project, feed.task_id) as listener:
         while True:
             if found and found.gap:
                 yield ServerSentEvent(event="gap", raw_data=json.dumps({"after": after}))
             for item in found.items if found else ():
-                if item.body["type"] not in _TIMER_TYPES:
-                    yield cloud_event(item)
+                if event := _event_of(item):
+                    yield event
                     quiet_since = clock.time()
-                after = item.seq
-            if found and found.next_cursor:
-                after = found.next_cursor
+            after = found.end if found else after
             if found is None or not found.items:
                 await listener.wait(settings.poll_s)
             if listener.closed:
@@ -157,7 +194,7 @@ async def _events(start: StreamStart) -> AsyncIterator[ServerSentEvent]:
                 quiet_since = clock.time()
             listener.clear()
             try:
-                found = await listener.until_closed(context.fetch(feed.after(after)))
+                found = await listener.until_closed(feed.page(context, after))
             except Transient as error:
                 if listener.closed:
                     return
@@ -172,8 +209,6 @@ async def _end_of_log(context: RequestContext, feed: Feed) -> int:
     newest = await context.fetch(List(store="decisions", limit=1))
     # The message follows its record in the same commit.
     position = newest.items[0].seq if newest.items else 0
-    while True:
-        found = await context.fetch(feed.after(position))
-        if not found.items:
-            return found.next_cursor or position
-        position = found.items[-1].seq
+    while (page := await feed.page(context, position)).items:
+        position = page.items[-1].seq
+    return page.end

@@ -75,15 +75,18 @@ class RequestContext:
 
     async def fetch(self, query: List | LogAfter) -> QueryResult:
         """Run a query. A result that is too large for one reply is cut to a shorter page."""
+        (found,) = await self.fetch_all(query)
+        return found
+
+    async def fetch_all(self, *queries: List | LogAfter) -> tuple[QueryResult, ...]:
+        """Run queries on one snapshot. Results that are too large for one reply are cut to shorter pages."""
         while True:
             try:
-                (found,) = await self.memory().query(query)
+                return tuple(await self.memory().query(*queries))
             except Permanent as error:
-                if error.code != ErrorCode.TOO_LARGE or query.limit == 1:
+                if error.code != ErrorCode.TOO_LARGE or all(query.limit == 1 for query in queries):
                     raise
-                query = query.model_copy(update={"limit": max(1, query.limit // 4)})
-            else:
-                return found
+                queries = tuple(query.model_copy(update={"limit": max(1, query.limit // 4)}) for query in queries)
 
     def reporter(self) -> Reporter:
         """Return the caller as the author of a report."""
