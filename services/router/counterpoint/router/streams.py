@@ -124,7 +124,7 @@ async def _decisions_start(context: Context, position: ResumePosition, response:
 async def task_events(
     start: Annotated[StreamStart, Depends(_task_start)],
 ) -> AsyncIterator[ServerSentEvent]:
-    """Stream the messages and decisions of a task, with `line` its actions too, from its beginning or after an event."""
+    """Stream the messages and decisions of a task, with `line` its actions too, from its start or after an event."""
     async for event in _events(start):
         yield event
 
