@@ -53,6 +53,12 @@ ELSEWHERE = {
     ".venv/bin/python deploy/nats/generate.py": "tests/deploy/test_nats_conf.py",
     ".venv/bin/pytest tests/access/test_capabilities.py -q": "make test",
     "pip install apache-airflow-providers-openlineage": "make producers",
+    "make dist": "tests/deploy/test_wheels.py",
+    "python3 -m venv venv": "tests/deploy/test_wheels.py",
+    "venv/bin/pip install --find-links dist --constraint dist/constraints.txt counterpoint[server]==0.1.0": "make proofs",
+    "venv/bin/counterpoint doctor": "tests/ui/test_doctor.py",
+    "venv/bin/counterpoint demo": "make proofs",
+    "venv/bin/counterpoint up": "make proofs",
     "make producers": "nothing: it takes minutes and real producers",
     "export PATH=$PWD/.venv/bin:$PATH": "nothing: it is what a test does by the whole path",
 }
@@ -69,6 +75,7 @@ SETTINGS: tuple[tuple[str, type[BaseSettings]], ...] = (
 )
 OTHERS = [
     ("COUNTERPOINT_POSTGRES_OWNER_URL", "migrate, index", "*(required)*"),
+    ("COUNTERPOINT_INSTALLATION", "migrate", "-"),
     *((f"COUNTERPOINT_{name}", "command", "-") for name in ("URL", "TOKEN", "DATA_DIR", "PROJECT")),
 ]
 """Variables read without a settings class."""

@@ -170,7 +170,8 @@ def test_the_version_names_the_commit(wheel: zipfile.ZipFile) -> None:
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_demo_plays_from_the_wheels_in_an_empty_folder(dist: Path, tmp_path: Path, python: str) -> None:
     environment = tmp_path / "venv"
-    made = subprocess.run([UV, "venv", "--quiet", "--python", python, environment], check=False)
+    by_pyenv = next((Path.home() / ".pyenv" / "versions").glob(f"{python}.*/bin/python"), None)
+    made = subprocess.run([UV, "venv", "--quiet", "--python", by_pyenv or python, environment], check=False)
     if made.returncode:
         pytest.skip(f"Python {python} is not installed")
     wanted = ["--find-links", dist, "--constraints", dist / "constraints.txt", "counterpoint[server]==0.1.0"]
