@@ -43,6 +43,7 @@ POLICY = (ROOT / "docs" / "policy.md").read_text()
 APPROVALS = (ROOT / "docs" / "approvals.md").read_text()
 COMMAND = Path(sys.executable).with_name("counterpoint")
 PROGRAMS = ("counterpoint", ".venv/bin/counterpoint")
+FROM_DIST = "--find-links dist --constraint dist/constraints.txt"
 ELSEWHERE = {
     "make demo": "the card of README.md, below",
     "make run": "the fixture `stack`, and tests/chaos",
@@ -55,7 +56,7 @@ ELSEWHERE = {
     "pip install apache-airflow-providers-openlineage": "make producers",
     "make dist": "tests/deploy/test_wheels.py",
     "python3 -m venv venv": "tests/deploy/test_wheels.py",
-    "venv/bin/pip install --find-links dist --constraint dist/constraints.txt counterpoint[server]==0.1.0": "make proofs",
+    f"venv/bin/pip install {FROM_DIST} counterpoint[server]==0.1.0": "make proofs",
     "venv/bin/counterpoint doctor": "tests/ui/test_doctor.py",
     "venv/bin/counterpoint demo": "make proofs",
     "venv/bin/counterpoint up": "make proofs",

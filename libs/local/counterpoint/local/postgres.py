@@ -45,15 +45,11 @@ class PostgresPasswords(BaseModel):
 
 
 class PostgresUrls(BaseModel):
-    """One URL per role, all of one server. `admin` is the superuser's.
-
-    If `prepared`, an administrator created roles and database, and `admin` has no login.
-    """
+    """One URL per role, all of one server. `admin` is the superuser's, or has no login."""
 
     model_config = ConfigDict(frozen=True)
 
     admin: str
-    prepared: bool
     owner: str
     memory: str
     inspect: str
@@ -75,7 +71,6 @@ class PostgresUrls(BaseModel):
 
         return cls(
             admin=server,
-            prepared=not parts.username,
             owner=url("owner", passwords.owner),
             memory=url("memory", passwords.memory),
             inspect=url("inspect", passwords.inspect),
@@ -83,9 +78,9 @@ class PostgresUrls(BaseModel):
         )
 
     @property
-    def admin_of_ours(self) -> str:
-        """The superuser's URL of our database."""
-        return urlunsplit(urlsplit(self.admin)._replace(path=f"/{DATABASE}"))
+    def prepared(self) -> bool:
+        """Whether an administrator created roles and database."""
+        return not urlsplit(self.admin).username
 
 
 def libpq_env(url: str) -> dict[str, str]:
