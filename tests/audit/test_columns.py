@@ -69,6 +69,7 @@ UNAUDITED = {
     "sources": "read sets that earlier releases deleted; not read for commits that have a read set",
     "linked": "progress of `sources` in an earlier release",
     "migrations": "applied migrations",
+    "installation": "the installation that the database belongs to; without effect once the services run",
 }
 """Tables that no leaf attests, with the reason."""
 OTHER = "billing"

@@ -43,6 +43,7 @@ POLICY = (ROOT / "docs" / "policy.md").read_text()
 APPROVALS = (ROOT / "docs" / "approvals.md").read_text()
 COMMAND = Path(sys.executable).with_name("counterpoint")
 PROGRAMS = ("counterpoint", ".venv/bin/counterpoint")
+FROM_DIST = "--find-links dist --constraint dist/constraints.txt"
 ELSEWHERE = {
     "make demo": "the card of README.md, below",
     "make run": "the fixture `stack`, and tests/chaos",
@@ -53,6 +54,12 @@ ELSEWHERE = {
     ".venv/bin/python deploy/nats/generate.py": "tests/deploy/test_nats_conf.py",
     ".venv/bin/pytest tests/access/test_capabilities.py -q": "make test",
     "pip install apache-airflow-providers-openlineage": "make producers",
+    "make dist": "tests/deploy/test_wheels.py",
+    "python3 -m venv venv": "tests/deploy/test_wheels.py",
+    f"venv/bin/pip install {FROM_DIST} counterpoint[server]==0.1.0": "make proofs",
+    "venv/bin/counterpoint doctor": "tests/ui/test_doctor.py",
+    "venv/bin/counterpoint demo": "make proofs",
+    "venv/bin/counterpoint up": "make proofs",
     "make producers": "nothing: it takes minutes and real producers",
     "export PATH=$PWD/.venv/bin:$PATH": "nothing: it is what a test does by the whole path",
 }
@@ -69,6 +76,7 @@ SETTINGS: tuple[tuple[str, type[BaseSettings]], ...] = (
 )
 OTHERS = [
     ("COUNTERPOINT_POSTGRES_OWNER_URL", "migrate, index", "*(required)*"),
+    ("COUNTERPOINT_INSTALLATION", "migrate", "-"),
     *((f"COUNTERPOINT_{name}", "command", "-") for name in ("URL", "TOKEN", "DATA_DIR", "PROJECT")),
 ]
 """Variables read without a settings class."""

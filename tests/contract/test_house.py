@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -161,7 +162,8 @@ def test_a_member_declares_the_members_it_imports() -> None:
         (folder,) = (
             path for path in (ROOT, ROOT / "libs", ROOT / "services") if (path / member / "pyproject.toml").exists()
         )
-        declared = tomllib.loads((folder / member / "pyproject.toml").read_text())["project"]["dependencies"]
+        project = tomllib.loads((folder / member / "pyproject.toml").read_text())["project"]
+        declared = [*project["dependencies"], *chain.from_iterable(project.get("optional-dependencies", {}).values())]
         ours = {name.removeprefix("counterpoint-") for name in declared if name.startswith("counterpoint-")}
         needed = {
             module.split(".")[1]

@@ -15,7 +15,7 @@ from counterpoint.local.service import NATS_USERS, SERVICES, JobName, ServiceNam
 
 CHECKER = "check-jsonschema==0.39.0"
 """Brings the schema of the compose specification in its wheel."""
-HOST_ONLY = {"PATH", "HOME", "LANG", "MALLOC_ARENA_MAX", "COUNTERPOINT_DATA_DIR"}
+HOST_ONLY = {"PATH", "HOME", "LANG", "MALLOC_ARENA_MAX", "COUNTERPOINT_DATA_DIR", "COUNTERPOINT_INSTALLATION"}
 """Variables that a process beside others needs and a separate container does not."""
 CONTAINER_ONLY = {
     "COUNTERPOINT_HTTP_HOST",

@@ -216,6 +216,8 @@ class ErrorCode(StrEnum):
     """Another process listens on the port. Choose another port."""
     DISK_FULL = "disk_full"
     """Too little disk space is left. Free disk space."""
+    ENGINE_UNFIT = "engine_unfit"
+    """An engine of your own lacks something, or belongs to another installation. Do what the problems say."""
     SECRETS_DAMAGED = "secrets_damaged"
     """The file of local credentials cannot be read. Restore it, or start with a new data folder."""
     PUBLISHERS_INVALID = "publishers_invalid"

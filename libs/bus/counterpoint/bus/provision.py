@@ -136,9 +136,13 @@ async def _stream(js: JetStreamContext, spec: StreamSpec) -> list[str]:
         await js.add_stream(wanted.evolve(retention=RetentionPolicy.LIMITS))
         log.info("stream.created", stream=spec.name)
         return []
-    return _differences(
-        f"stream {spec.name}", wanted, found, _ALWAYS if spec.unread is not None else (*_ALWAYS, *_KEEPING)
-    )
+    return stream_differences(spec, found)
+
+
+def stream_differences(spec: StreamSpec, found: StreamConfig) -> list[str]:
+    """Return the settings of a stream on the server that differ from its spec and are never changed."""
+    names = _ALWAYS if spec.unread is not None else (*_ALWAYS, *_KEEPING)
+    return _differences(f"stream {spec.name}", stream_config(spec), found, names)
 
 
 async def _settle(js: JetStreamContext, spec: StreamSpec) -> None:

@@ -49,13 +49,13 @@ class StreamApi:
         state = answer["state"]
         kept_since = None
         if state["first_seq"] > 1:
-            kept_since = _time(state["first_ts"] if state["messages"] else answer["ts"])
-        created = _time(answer["created"])
+            kept_since = server_time(state["first_ts"] if state["messages"] else answer["ts"])
+        created = server_time(answer["created"])
         return StreamInfo(
             created=created,
             kept_since=kept_since,
             last_seq=state["last_seq"],
-            last_at=max(created, _time(state["last_ts"])),
+            last_at=max(created, server_time(state["last_ts"])),
         )
 
     async def backlog(self, stream: str, durable: str) -> int | None:
@@ -74,7 +74,7 @@ class StreamApi:
         message = answer["message"]
         lines = base64.b64decode(message.get("hdrs", "")).decode(errors="replace").split("\r\n")[1:]
         headers = dict(line.split(": ", 1) for line in lines if ": " in line)
-        at = _time(message["time"])
+        at = server_time(message["time"])
         return StoredMessage(message["subject"], headers, base64.b64decode(message.get("data", "")), at)
 
     async def delete_message(self, stream: str, sequence: int) -> None:
@@ -94,6 +94,6 @@ class StreamApi:
                 raise Away(f"{api}: {error.get('description')}")
 
 
-def _time(text: str) -> datetime:
-    """Parse a server time, cutting nanoseconds to microseconds."""
+def server_time(text: str) -> datetime:
+    """Parse a time of the server, cutting nanoseconds to microseconds."""
     return datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text))

@@ -120,6 +120,9 @@ def _exit_code(session: CommandSession, work: Callable[[], Exit | None]) -> int:
     except CommandError as error:
         session.failed(error)
         return error.code
+    except ModuleNotFoundError as missing:
+        session.failed(_not_installed(missing))
+        return Exit.FAILED
     except CounterpointError as error:
         session.failed(CommandError(str(error)))
         return Exit.FAILED
@@ -130,3 +133,8 @@ def _exit_code(session: CommandSession, work: Callable[[], Exit | None]) -> int:
         return Exit.FAILED
     except KeyboardInterrupt:
         return Exit.FAILED
+
+
+def _not_installed(missing: ModuleNotFoundError) -> CommandError:
+    """Return the error of a command that needs more than the client's installation."""
+    return CommandError(f"{missing.name} is not installed; this command needs it: pip install 'counterpoint[server]'")

@@ -1,5 +1,7 @@
 """The `counterpoint` command. Commands import what they need when they run, so that help and completion are quick."""
 
+from typing import Annotated
+
 import typer
 
 from counterpoint.cli import commands
@@ -17,6 +19,24 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 add_commands(app, commands)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from counterpoint.cli.version import version
+
+        print(f"counterpoint {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and its commit.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Declare the options of the command itself."""
 
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ class Credentials(BaseModel):
     """The seed of the key that signs audit checkpoints, in hex; empty in an older file."""
     nats_store_key: str = ""
     """The encryption key of the streams on disk; empty in an older file."""
+    installation: str = ""
+    """The id of this installation, which its database carries; empty in an older file."""
 
     @classmethod
     def make(cls) -> "Credentials":
@@ -45,6 +47,7 @@ class Credentials(BaseModel):
             admin_token=token_urlsafe(32),
             audit_key=token_hex(32),
             nats_store_key=token_hex(32),
+            installation=token_hex(16),
         )
 
     def with_nats_users(self, users: tuple[str, ...]) -> "Credentials":
@@ -53,24 +56,30 @@ class Credentials(BaseModel):
         return self.model_copy(update={"nats": self.nats | new})
 
     def with_keys(self) -> "Credentials":
-        """Return a copy with keys for the audit log and the streams, if missing."""
-        new = {name: token_hex(32) for name in ("audit_key", "nats_store_key") if not getattr(self, name)}
+        """Return a copy with what a file of an older release lacks."""
+        sizes = {"audit_key": 32, "nats_store_key": 32, "installation": 16}
+        new = {name: token_hex(size) for name, size in sizes.items() if not getattr(self, name)}
         return self.model_copy(update=new) if new else self
 
 
-def load_credentials(path: Path, nats_users: tuple[str, ...]) -> Credentials:
-    """Read the credentials, or generate and store them. Raises `Permanent` `secrets_damaged` for an unreadable file."""
+def read_credentials(path: Path) -> Credentials | None:
+    """Read the credentials; None if there is no file. Raises `Permanent` `secrets_damaged` for an unreadable one."""
     try:
-        stored = Credentials.model_validate_json(path.read_bytes())
+        return Credentials.model_validate_json(path.read_bytes())
     except FileNotFoundError:
-        stored = None
+        return None
     except ValidationError as error:
         fields = tuple(
             Problem(field=".".join(map(str, wrong["loc"])) or path.name, problem=wrong["type"])
             for wrong in error.errors(include_input=False, include_url=False)
         )
         raise Permanent(ErrorCode.SECRETS_DAMAGED, fields) from None
+
+
+def load_credentials(path: Path, nats_users: tuple[str, ...]) -> Credentials:
+    """Read the credentials, or generate and store them. Raises `Permanent` `secrets_damaged` for an unreadable file."""
+    stored = read_credentials(path)
     complete = (stored or Credentials.make()).with_nats_users(nats_users).with_keys()
-    if complete != stored:
+    if complete != stored or "backup" not in complete.postgres.model_fields_set:
         write_private(path, complete.model_dump_json(indent=1))
     return complete

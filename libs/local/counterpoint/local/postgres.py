@@ -22,6 +22,7 @@ from counterpoint.local.state_file import StateFile
 
 log = structlog.get_logger(__name__)
 
+DATABASE = "counterpoint"
 _BOOTSTRAP = Path(__file__).with_name("bootstrap.sql")
 _SYNC_METHOD = "syncfs" if sys.platform.startswith("linux") else "fsync"
 """One call per file system is as durable as an fsync for each of a thousand files."""
@@ -32,7 +33,7 @@ def _password() -> str:
 
 
 class PostgresPasswords(BaseModel):
-    """The passwords of the superuser and of our three roles."""
+    """The passwords of the superuser and of our four roles."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -40,10 +41,11 @@ class PostgresPasswords(BaseModel):
     owner: str = Field(default_factory=_password)
     memory: str = Field(default_factory=_password)
     inspect: str = Field(default_factory=_password)
+    backup: str = Field(default_factory=_password)
 
 
 class PostgresUrls(BaseModel):
-    """One URL per role, all of one server; `admin` is the superuser's."""
+    """One URL per role, all of one server. `admin` is the superuser's, or has no login."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -51,26 +53,37 @@ class PostgresUrls(BaseModel):
     owner: str
     memory: str
     inspect: str
+    backup: str
 
     @classmethod
-    def of(cls, admin: str, passwords: PostgresPasswords) -> "PostgresUrls":
-        """Return the roles' URLs on the server of the superuser's URL `admin`."""
-        parts = urlsplit(admin)
-        server = parts.netloc.rpartition("@")[2]
+    def of(cls, server: str, passwords: PostgresPasswords) -> "PostgresUrls":
+        """Return the roles' URLs on the server of a URL, which has the superuser's login or none.
+
+        Without a login its path names our database.
+        """
+        parts = urlsplit(server)
+        host = parts.netloc.rpartition("@")[2]
+        database = DATABASE if parts.username else unquote(parts.path.strip("/")) or DATABASE
 
         def url(role: str, password: str) -> str:
-            login = f"{role}:{quote(password, safe='')}@{server}"
-            return urlunsplit(parts._replace(netloc=login, path="/counterpoint"))
+            login = f"counterpoint_{role}:{quote(password, safe='')}@{host}"
+            return urlunsplit(parts._replace(netloc=login, path=f"/{quote(database)}"))
 
         return cls(
-            admin=admin,
-            owner=url("counterpoint_owner", passwords.owner),
-            memory=url("counterpoint_memory", passwords.memory),
-            inspect=url("counterpoint_inspect", passwords.inspect),
+            admin=server,
+            owner=url("owner", passwords.owner),
+            memory=url("memory", passwords.memory),
+            inspect=url("inspect", passwords.inspect),
+            backup=url("backup", passwords.backup),
         )
 
+    @property
+    def prepared(self) -> bool:
+        """Whether an administrator created roles and database."""
+        return not urlsplit(self.admin).username
 
-def _libpq_env(url: str) -> dict[str, str]:
+
+def libpq_env(url: str) -> dict[str, str]:
     """Return the URL as libpq environment variables, since command lines are visible to all processes."""
     parts = urlsplit(url)
     query = {f"PG{name.upper()}": values[-1] for name, values in parse_qs(parts.query).items()}
@@ -83,8 +96,27 @@ def _libpq_env(url: str) -> dict[str, str]:
     }
 
 
-async def bootstrap(urls: PostgresUrls, passwords: PostgresPasswords, log_path: Path) -> None:
-    """Create roles, database and extension on the server of `urls.admin`; idempotent. Raises `Transient`."""
+def roles_sql(passwords: PostgresPasswords) -> str:
+    """Return the script of psql with which an administrator creates roles and database on a shared server."""
+    values = {f"{role}_password": password for role, password in passwords.model_dump(exclude={"superuser"}).items()}
+    settings = [f"\\set {name} '{value}'" for name, value in (values | {"shared_server": "1"}).items()]
+    script = [line for line in _BOOTSTRAP.read_text().splitlines()[1:] if not line.startswith("\\getenv")]
+    title = (
+        "-- Roles, database and extension of Counterpoint. Contains passwords.",
+        "-- Run by psql as an administrator who may create roles with BYPASSRLS; every statement may be repeated.",
+    )
+    return "\n".join((*title, "\\set ON_ERROR_STOP on", *settings, *script)) + "\n"
+
+
+async def bootstrap(
+    urls: PostgresUrls, passwords: PostgresPasswords, log_path: Path, *, shared_server: bool = False
+) -> None:
+    """Create roles, database and extension on the server of `urls.admin`; idempotent. Raises `Transient`.
+
+    Does nothing if an administrator has created them. On a `shared_server` other databases stay as they are.
+    """
+    if urls.prepared:
+        return
     program = Program(
         argv=(
             str(local_settings().postgres_bin_dir / "psql"),
@@ -94,13 +126,15 @@ async def bootstrap(urls: PostgresUrls, passwords: PostgresPasswords, log_path: 
             "--set=ON_ERROR_STOP=1",
             f"--file={_BOOTSTRAP}",
         ),
-        env=_libpq_env(urls.admin)
+        env=libpq_env(urls.admin)
         | {
             "PGOPTIONS": "-c client_min_messages=warning -c synchronous_commit=off",
             "COUNTERPOINT_OWNER_PASSWORD": passwords.owner,
             "COUNTERPOINT_MEMORY_PASSWORD": passwords.memory,
             "COUNTERPOINT_INSPECT_PASSWORD": passwords.inspect,
-        },
+            "COUNTERPOINT_BACKUP_PASSWORD": passwords.backup,
+        }
+        | ({"COUNTERPOINT_SHARED_SERVER": "1"} if shared_server else {}),
         log=log_path,
     )
     await run("postgres bootstrap", program)
@@ -167,14 +201,18 @@ class PostgresServer(Engine):
 
     async def answers(self) -> bool:
         """Whether our process accepts connections, with roles, database and extension."""
+        if not self.listening():
+            return False
+        await bootstrap(self.urls, self._passwords, self.log)
+        return True
+
+    def listening(self) -> bool:
+        """Whether our process accepts connections."""
         try:
             lines = (self.data / "postmaster.pid").read_text().split()
         except FileNotFoundError:
             return False
-        if lines[:1] != [str(self.pid)] or lines[-1] != "ready":
-            return False
-        await bootstrap(self.urls, self._passwords, self.log)
-        return True
+        return lines[:1] == [str(self.pid)] and lines[-1] == "ready"
 
     async def _clear_crash(self) -> None:
         """Stop the processes of a crashed server and delete its pid file.

@@ -93,7 +93,7 @@ def run_detached(argv: Sequence[str], data_dir: Path, progress: Progress) -> Non
 
     It gets the option `--report-fd N` for `run_supervisor`. Raises `AlreadyRunning` or `Transient`.
     """
-    log_path = private_folder(data_dir / "logs") / "supervisor.log"
+    log_path = private_folder(private_folder(data_dir) / "logs") / "supervisor.log"
     reading, writing = os.pipe()
     with open(os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as output:
         supervisor = subprocess.Popen(

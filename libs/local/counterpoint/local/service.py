@@ -63,15 +63,12 @@ class ServiceParameters:
 
 def environment(name: ServiceName | JobName, wiring: ServiceParameters) -> dict[str, str]:
     """Return the whole environment of one process, with its own secrets only."""
-    env = {
-        "PATH": wiring.inherited.get("PATH", "/usr/bin:/bin"),
-        "HOME": wiring.inherited.get("HOME", "/"),
-        "LANG": wiring.inherited.get("LANG", "C.UTF-8"),
-        # An arena per thread fragments a fifth of memory's RAM.
-        "MALLOC_ARENA_MAX": "2",
-    } | _forwarded(wiring, "LOG_LEVEL")
+    env = base_environment(wiring.inherited) | _forwarded(wiring, "LOG_LEVEL")
     match name:
-        case "migrate" | "index":
+        case "migrate":
+            owner = {"COUNTERPOINT_POSTGRES_OWNER_URL": wiring.postgres.owner}
+            return env | owner | {"COUNTERPOINT_INSTALLATION": wiring.credentials.installation}
+        case "index":
             return env | {"COUNTERPOINT_POSTGRES_OWNER_URL": wiring.postgres.owner}
         case "provision":
             return env | _nats(wiring, "provisioner") | _forwarded(wiring, "NATS_CA") | _streams(wiring)
@@ -81,6 +78,17 @@ def environment(name: ServiceName | JobName, wiring: ServiceParameters) -> dict[
             return env | given | _nats(wiring, name) | data | _own(name, wiring)
         case _:
             assert_never(name)
+
+
+def base_environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of every process, without any setting."""
+    return {
+        "PATH": inherited.get("PATH", "/usr/bin:/bin"),
+        "HOME": inherited.get("HOME", "/"),
+        "LANG": inherited.get("LANG", "C.UTF-8"),
+        # An arena per thread fragments a fifth of memory's RAM.
+        "MALLOC_ARENA_MAX": "2",
+    }
 
 
 def _inherited(wiring: ServiceParameters, *names: str) -> dict[str, str]:

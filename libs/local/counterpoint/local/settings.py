@@ -1,6 +1,7 @@
 """Settings of the supervisor: engine binaries, and URLs of external engines."""
 
 import importlib.util
+import os
 import sysconfig
 from functools import cache
 from pathlib import Path
@@ -19,7 +20,10 @@ def _inside(package: str) -> Path:
 
 
 def _nats_bin() -> Path:
-    return Path(sysconfig.get_path("scripts")) / "nats-server"
+    """Return the program of the package: beside this interpreter, or where pip installs for a user."""
+    folders = (sysconfig.get_path("scripts"), sysconfig.get_path("scripts", f"{os.name}_user"))
+    found = [path for folder in folders if (path := Path(folder) / "nats-server").is_file()]
+    return found[0] if found else Path(folders[0]) / "nats-server"
 
 
 def _postgres_bin_dir() -> Path:
@@ -54,7 +58,8 @@ class LocalSettings(BaseSettings):
     nats_url: str | None = None
     """An external NATS server with our users and permissions in its configuration."""
     postgres_url: str | None = None
-    """A superuser's URL of an external PostgreSQL; roles and database are created there."""
+    """An external PostgreSQL. With a superuser's login, roles and database are created there; without a login an
+    administrator has created them by the SQL of `counterpoint sql roles`."""
     valkey_url: str | None = None
     """An external Valkey or Redis."""
 

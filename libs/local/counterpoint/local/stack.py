@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -11,8 +11,10 @@ from typing import Any
 
 import structlog
 
+from counterpoint.bus.finding import Finding, Level
 from counterpoint.local.credentials import Credentials, load_credentials
 from counterpoint.local.disk_space import reserve_streams
+from counterpoint.local.doctor.servers import examine_external
 from counterpoint.local.endpoints import Endpoints, NatsUser, RunningEngine, RunningService, write_endpoints
 from counterpoint.local.engine import Engine
 from counterpoint.local.listen_addresses import HTTP_PORT, ListenAddresses, origin
@@ -52,6 +54,17 @@ def policy_authorization(passwords: dict[str, str]) -> str:
     from counterpoint.bus.permissions import nats_config
 
     return nats_config(passwords, publishers=local_settings().publishers)
+
+
+def refuse_unfit(findings: Iterable[Finding]) -> None:
+    """Raise `Permanent` `engine_unfit` with each finding that prevents a start."""
+    unfit = tuple(
+        Problem(field=finding.check, problem=f"{finding.detail}; {finding.remedy}")
+        for finding in findings
+        if finding.level == Level.FAILED
+    )
+    if unfit:
+        raise Permanent(ErrorCode.ENGINE_UNFIT, unfit)
 
 
 async def _together(*work: Coroutine[Any, Any, None]) -> None:
@@ -187,6 +200,8 @@ class Stack:
         http_port = self._port(state, "http", given.http_host, given.http_port)
         lineage_port = self._port(state, "lineage", given.lineage_host, given.lineage_port)
         gateway_port = self._port(state, "gateway", given.gateway_host, given.gateway_port)
+        with self._stage("checks"):
+            refuse_unfit(await examine_external(local_settings(), credentials, os.environ))
         urls = await self._start_engines(state, credentials)
         self._wiring = ServiceParameters(
             data_dir=self.data_dir,
@@ -225,7 +240,7 @@ class Stack:
         return requested
 
     async def _start_engines(self, state: StateFile, credentials: Credentials) -> dict[str, str]:
-        """Start the engines that are not external. Return each one's URL, PostgreSQL's with the superuser's login."""
+        """Start the engines that are not external. Return each one's URL, PostgreSQL's as `PostgresUrls` takes it."""
         settings, logs = local_settings(), self.data_dir / "logs"
         urls: dict[str, str] = {}
         if settings.nats_url is None:
@@ -249,7 +264,7 @@ class Stack:
         else:
             urls["postgres"] = settings.postgres_url
             external = PostgresUrls.of(settings.postgres_url, credentials.postgres)
-            starts.append(bootstrap(external, credentials.postgres, logs / "postgres.log"))
+            starts.append(bootstrap(external, credentials.postgres, logs / "postgres.log", shared_server=True))
         starts.extend(self._start_child(engine) for engine in self._engines.values())
         with self._stage("engines"):
             await _together(*starts)

@@ -17,6 +17,7 @@ from counterpoint.cli.command import Panel, command
 from counterpoint.cli.data_folder import quiet_logs
 from counterpoint.cli.errors import CommandError, Exit, UsageError
 from counterpoint.cli.session import CommandSession
+from counterpoint.cli.shipped import shipped_root
 
 if TYPE_CHECKING:
     from counterpoint.cli.demo.checks import DemoTranscript
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
     from counterpoint.local.endpoints import Endpoints
 
 
-ROOT = Path(__file__).resolve().parents[5]
-"""The checkout, which contains the examples."""
-ORDERS = ROOT / "examples" / "incidents" / "orders.yaml"
+ORDERS = shipped_root() / "examples" / "incidents" / "orders.yaml"
 PATIENCE_S = 120.0
 """Maximum duration of one wait of the story, in seconds."""
 
@@ -46,7 +45,7 @@ def demo(
     from counterpoint.cli.demo.incident import read_incident
 
     if not incident.is_file():
-        raise UsageError(f"{incident} does not exist; run the demo in a checkout, or name a file with --incident")
+        raise UsageError(f"{incident} does not exist")
     story = read_incident(incident)
     quiet_logs()
     transcript = DemoTranscript(None if session.json else session.out, session.err)
@@ -182,7 +181,7 @@ def _stages(
                 person=connected(endpoints.http, person),
                 airflow=connected(endpoints.lineage, airflow),
             )
-            return DemoStage(project, cast, ROOT, transcript)
+            return DemoStage(project, cast, shipped_root(), transcript)
 
         yield stage
 

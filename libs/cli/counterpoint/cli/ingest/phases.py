@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from counterpoint.cli.shipped import shipped_root
+
 if TYPE_CHECKING:
     from counterpoint.cli.ingest.files import SourceFile
     from counterpoint.cli.ingest.packages import ProviderClass, ProviderPackage
@@ -51,8 +53,8 @@ def collect(phase: str, options: PhaseOptions, folder: Path, environment: Mappin
             usual = (folder / "dags", *((Path(home) / "dags",) if home else ()))
             return _files(options.dags, usual, folder, "--dags FOLDER")
         case "docs":
-            own = _checkout()
-            usual = tuple(path for path in (folder / "docs", folder / "README.md") if own is None or folder != own)
+            own = shipped_root()
+            usual = tuple(path for path in (folder / "docs", folder / "README.md") if folder != own)
             return _files(options.docs, usual, folder, "--docs FOLDER")
         case _:
             return _providers(options)
@@ -62,11 +64,7 @@ def _own() -> PhaseContent:
     """Return the documentation of Counterpoint, named independently of the checkout's path."""
     from counterpoint.cli.ingest.files import SourceFile, walk
 
-    root = _checkout()
-    if root is None:
-        return PhaseContent(
-            "Counterpoint's own documents, which need a checkout; this command was not installed from one"
-        )
+    root = shipped_root()
     found = list(walk([root / name for name in _OWN_PAGES], root))
     pages = tuple(
         replace(package, source=f"counterpoint/{package.source}")
@@ -74,10 +72,6 @@ def _own() -> PhaseContent:
         if isinstance(package, SourceFile) and package.path.suffix == ".md"
     )
     return PhaseContent(f"{root / 'docs'}", pages)
-
-
-def _checkout() -> Path | None:
-    return next((up for up in Path(__file__).resolve().parents if (up / "docs" / "architecture.md").is_file()), None)
 
 
 def _files(options: tuple[Path, ...], usual: Iterable[Path], folder: Path, option: str) -> PhaseContent:

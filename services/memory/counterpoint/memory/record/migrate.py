@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,9 @@ import structlog
 
 from counterpoint.bus.logs import configure
 from counterpoint.memory.record import functions
+from counterpoint.memory.record.installation import claim, refuse_other
 from counterpoint.memory.record.sql_files import load_statements
+from counterpoint.proto.errors import Permanent
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
@@ -23,12 +26,20 @@ _LOCK = 0x6D696772617465
 _SQL = load_statements(__package__)
 
 
-async def migrate(owner_url: str) -> list[str]:
-    """Bring the schema up to date as its owner; return the names of the applied migrations."""
+async def migrate(owner_url: str, installation: str | None = None) -> list[str]:
+    """Bring the schema up to date as its owner; return the names of the applied migrations.
+
+    Raises `Permanent` if the database belongs to another `installation`; nothing is changed then.
+    """
     connection = await asyncpg.connect(owner_url, timeout=10)
     try:
         await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
-        return await _apply(connection)
+        if installation is None:
+            return await _apply(connection)
+        await refuse_other(connection, installation)
+        applied = await _apply(connection)
+        await claim(connection, installation)
+        return applied
     finally:
         await connection.close()
 
@@ -67,7 +78,10 @@ async def _add_functions(connection: "Connection") -> None:
 def main() -> None:
     """Migrate the database that the environment names."""
     configure("migrate", os.environ.get("COUNTERPOINT_LOG_LEVEL", "info"))
-    asyncio.run(migrate(os.environ["COUNTERPOINT_POSTGRES_OWNER_URL"]))
+    try:
+        asyncio.run(migrate(os.environ["COUNTERPOINT_POSTGRES_OWNER_URL"], os.environ.get("COUNTERPOINT_INSTALLATION")))
+    except Permanent as refused:
+        sys.exit(str(refused))
 
 
 if __name__ == "__main__":

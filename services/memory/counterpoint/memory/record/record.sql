@@ -89,3 +89,25 @@ SELECT row FROM vectors WHERE project IN ({project}, 'shared') AND store = $1 AN
 (project, body ->> 'document_id') IN (
     SELECT project, id FROM records
     WHERE project IN ({project}, 'shared') AND store = 'documents' AND body @> {metadata})
+
+-- name: has_installation
+SELECT to_regclass('public.installation') IS NOT NULL
+
+-- name: installation
+SELECT id FROM installation
+
+-- name: claim_installation
+INSERT INTO installation (id) VALUES ($1) ON CONFLICT (one) DO UPDATE SET id = installation.id RETURNING id
+
+-- name: server_facts
+SELECT current_setting('server_version_num')::int AS version, pg_is_in_recovery() AS standby,
+    clock_timestamp() AS now, getdatabaseencoding() AS encoding,
+    (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS superuser,
+    (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS vector,
+    (SELECT max(version) FROM pg_available_extension_versions WHERE name = 'vector') AS vector_available,
+    has_database_privilege(current_database(), 'CREATE') AS may_create_schemas,
+    has_schema_privilege('public', 'CREATE') AS may_create_tables
+
+-- name: role_facts
+SELECT rolsuper AS superuser, rolbypassrls AS bypasses, pg_has_role('counterpoint_owner', 'MEMBER') AS owner
+FROM pg_roles WHERE rolname = current_user

@@ -1,0 +1,191 @@
+"""Checks of a PostgreSQL server before anything is created on it: `python -m counterpoint.memory.record.preflight`.
+
+With `COUNTERPOINT_POSTGRES_ADMIN_URL` a superuser will create roles and database; otherwise they exist already.
+"""
+
+import asyncio
+import os
+import ssl
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from counterpoint.bus.finding import Finding, Level, clock_finding, print_findings
+from counterpoint.memory.record.installation import OTHER, REMEDY, owner_of
+from counterpoint.memory.record.sql_files import load_statements
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    Connection = asyncpg.Connection[asyncpg.Record]
+
+CHECK = "postgres"
+OLDEST, OLDEST_VECTOR = 16, (0, 8)
+"""The oldest supported PostgreSQL, and the oldest pgvector: `hnsw.iterative_scan` needs it."""
+_SQL = load_statements(__package__)
+_ROLES = "have an administrator run the SQL of `counterpoint sql roles`"
+_TIMEOUT_S = 5
+_UNREACHABLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ssl.SSLError, ValueError)
+
+
+async def examine(owner_url: str, memory_url: str, admin_url: str | None, installation: str | None) -> list[Finding]:
+    """Check the logins, versions, rights, extension and clock of a server, and whose the database is."""
+    if admin_url is not None:
+        return await _as_administrator(admin_url, owner_url, installation)
+    findings: list[Finding] = []
+    async with _connected(owner_url, findings) as owner:
+        if owner is not None:
+            facts, ahead_s = await _facts(owner)
+            rights = _rights(facts)
+            findings += [*_server(facts), rights, _vector(facts, created=True)]
+            findings.append(clock_finding(f"{CHECK} clock", ahead_s))
+            if rights.level == Level.OK:
+                findings += await _installation(owner, installation)
+    if findings[0].level != Level.OK:
+        return findings
+    async with _connected(memory_url, findings) as memory:
+        if memory is not None:
+            findings += await _memory_role(memory)
+    return findings
+
+
+async def _as_administrator(admin_url: str, owner_url: str, installation: str | None) -> list[Finding]:
+    findings: list[Finding] = []
+    async with _connected(admin_url, findings) as admin:
+        if admin is None:
+            return findings
+        facts, ahead_s = await _facts(admin)
+        findings += [*_server(facts), _vector(facts, created=False), clock_finding(f"{CHECK} clock", ahead_s)]
+        if not facts["superuser"]:
+            remedy = f"{_ROLES}, and leave the login out of COUNTERPOINT_POSTGRES_URL"
+            findings.append(
+                Finding.failed(f"{CHECK} roles", "this login is no superuser and cannot create roles", remedy)
+            )
+        exists = await admin.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", _database(owner_url))
+    if exists:
+        ours = urlsplit(admin_url)._replace(path=f"/{_database(owner_url)}").geturl()
+        async with _connected(ours, findings) as inside:
+            if inside is not None:
+                findings += await _installation(inside, installation)
+    return findings
+
+
+@asynccontextmanager
+async def _connected(url: str, findings: list[Finding]) -> "AsyncIterator[Connection | None]":
+    """Connect, or add the reason for which that failed and yield None."""
+    try:
+        connection = await asyncpg.connect(url, timeout=_TIMEOUT_S)
+    except _UNREACHABLE as error:
+        findings.append(_unreachable(url, error))
+        yield None
+        return
+    try:
+        yield connection
+    finally:
+        await connection.close(timeout=_TIMEOUT_S)
+
+
+def _unreachable(url: str, error: BaseException) -> Finding:
+    parts = urlsplit(url)
+    where = f"{parts.hostname}:{parts.port or 5432}, login {parts.username}: {str(error) or type(error).__name__}"
+    match error:
+        case asyncpg.InvalidAuthorizationSpecificationError():
+            remedy = (
+                f"{_ROLES} again: it sets the passwords of this data folder; or use the data folder of that database"
+            )
+        case asyncpg.InvalidCatalogNameError() | asyncpg.InsufficientPrivilegeError():
+            remedy = _ROLES
+        case ssl.SSLError():
+            remedy = "append ?sslmode=verify-full&sslrootcert=CA.pem to COUNTERPOINT_POSTGRES_URL"
+        case _:
+            remedy = "start the server, or correct COUNTERPOINT_POSTGRES_URL"
+    return Finding.failed(CHECK, where, remedy)
+
+
+async def _facts(connection: "Connection") -> tuple[Any, float]:
+    """Return what the server says of itself, and how many seconds its clock is ahead."""
+    sent = time.time()
+    facts = await connection.fetchrow(_SQL["server_facts"])
+    assert facts is not None
+    return facts, facts["now"].timestamp() - (sent + time.time()) / 2
+
+
+def _server(facts: Any) -> list[Finding]:
+    version = facts["version"] // 10_000
+    detail = f"PostgreSQL {version}.{facts['version'] % 10_000}, {facts['encoding']}"
+    if version < OLDEST:
+        return [Finding.failed(CHECK, detail, f"upgrade to PostgreSQL {OLDEST} or later")]
+    if facts["standby"]:
+        return [Finding.failed(CHECK, f"{detail}, a standby that accepts no writes", "name the primary server")]
+    if facts["encoding"] != "UTF8":
+        return [Finding.failed(CHECK, detail, "create the database with ENCODING 'UTF8'")]
+    return [Finding.ok(CHECK, detail)]
+
+
+def _rights(facts: Any) -> Finding:
+    check = f"{CHECK} rights"
+    missing = [name for name in ("may_create_schemas", "may_create_tables") if not facts[name]]
+    if missing:
+        return Finding.failed(check, f"counterpoint_owner lacks rights: {', '.join(missing)}", _ROLES)
+    return Finding.ok(check, "counterpoint_owner may create schemas and tables")
+
+
+def _vector(facts: Any, created: bool) -> Finding:
+    """Check pgvector: that it is created in this database, or at least that it can be."""
+    check, version = f"{CHECK} pgvector", facts["vector"] or (None if created else facts["vector_available"])
+    if version is None and facts["vector_available"] is None:
+        return Finding.failed(
+            check, "the server has no pgvector", "install it on the server, package postgresql-VERSION-pgvector"
+        )
+    if version is None:
+        remedy = "have a superuser run `CREATE EXTENSION vector` in the database; `counterpoint sql roles` has it too"
+        return Finding.failed(check, "pgvector is installed but not created in the database", remedy)
+    if tuple(map(int, version.split(".")[:2])) < OLDEST_VECTOR:
+        return Finding.failed(
+            check, f"pgvector {version}", "upgrade it to 0.8 or later, then ALTER EXTENSION vector UPDATE"
+        )
+    return Finding.ok(check, f"pgvector {version}")
+
+
+async def _installation(connection: "Connection", installation: str | None) -> list[Finding]:
+    found = await owner_of(connection) if installation else None
+    if found not in (None, installation):
+        return [Finding.failed(f"{CHECK} database", OTHER, REMEDY)]
+    return []
+
+
+async def _memory_role(connection: "Connection") -> list[Finding]:
+    """Check that memory's login is fenced by row-level security."""
+    facts = await connection.fetchrow(_SQL["role_facts"])
+    assert facts is not None
+    check = f"{CHECK} rights of memory"
+    excess = [name for name in ("superuser", "bypasses", "owner") if facts[name]]
+    if excess:
+        return [Finding.failed(check, f"counterpoint_memory has too many rights: {', '.join(excess)}", _ROLES)]
+    return [Finding.ok(check, "counterpoint_memory is neither owner nor superuser")]
+
+
+def _database(url: str) -> str:
+    return urlsplit(url).path.strip("/")
+
+
+def main() -> None:
+    """Examine the server that the environment variables name."""
+    environment = os.environ
+    print_findings(
+        asyncio.run(
+            examine(
+                environment["COUNTERPOINT_POSTGRES_OWNER_URL"],
+                environment["COUNTERPOINT_POSTGRES_URL"],
+                environment.get("COUNTERPOINT_POSTGRES_ADMIN_URL"),
+                environment.get("COUNTERPOINT_INSTALLATION"),
+            )
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

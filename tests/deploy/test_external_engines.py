@@ -1,0 +1,215 @@
+"""A house beside servers of its owner: it runs without a superuser, and what is unfit is refused at once."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import httpx
+import nats
+import pytest
+import pytest_asyncio
+from deploy.external import OtherPostgres, other_postgres
+from nats.js.api import StreamConfig
+
+from counterpoint.local.credentials import Credentials, load_credentials
+from counterpoint.local.nats import run_nats
+from counterpoint.local.postgres import roles_sql
+from counterpoint.local.private_files import private_folder
+from counterpoint.local.service import NATS_USERS
+from counterpoint.local.settings import local_settings
+from counterpoint.local.stack import Stack, policy_authorization
+from counterpoint.local.valkey import run_valkey
+from counterpoint.proto.errors import Permanent
+
+COMMAND = Path(sys.executable).with_name("counterpoint")
+ADMINISTRATOR = "postgresql://dba:dba@127.0.0.1:{port}/postgres"
+Configure = Callable[[str, str], None]
+FORGET = """
+DROP DATABASE IF EXISTS counterpoint WITH (FORCE);
+SELECT format('DROP OWNED BY %I; DROP ROLE %I', rolname, rolname)
+FROM pg_roles WHERE rolname LIKE 'counterpoint%' \\gexec
+"""
+
+
+@pytest_asyncio.fixture(scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OtherPostgres]:
+    """A PostgreSQL server whose administrator is no superuser."""
+    async with other_postgres(tmp_path_factory.mktemp("postgres")) as postgres:
+        postgres.run(
+            "CREATE ROLE dba LOGIN CREATEDB CREATEROLE BYPASSRLS PASSWORD 'dba';"
+            "GRANT pg_read_all_data TO dba WITH ADMIN OPTION;"
+        )
+        yield postgres
+
+
+@pytest.fixture
+def postgres(server: OtherPostgres) -> OtherPostgres:
+    """The server without anything of ours."""
+    server.run(FORGET)
+    return server
+
+
+@pytest.fixture
+def credentials(tmp_path: Path) -> Credentials:
+    return load_credentials(private_folder(tmp_path / "data") / "secrets.json", NATS_USERS)
+
+
+@pytest.fixture
+def configure(monkeypatch: pytest.MonkeyPatch) -> Iterator[Configure]:
+    """Set a variable of the supervisor."""
+
+    def set_variable(name: str, value: str) -> None:
+        monkeypatch.setenv(name, value)
+        local_settings.cache_clear()
+
+    yield set_variable
+    local_settings.cache_clear()
+
+
+def prepare(postgres: OtherPostgres, credentials: Credentials) -> None:
+    """Do what an administrator does with `counterpoint sql roles`."""
+    postgres.run(roles_sql(credentials.postgres))
+
+
+async def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    """Run the command."""
+    return await asyncio.to_thread(subprocess.run, [COMMAND, *arguments], capture_output=True, text=True, check=False)
+
+
+async def refused(folder: Path) -> dict[str, str]:
+    """The problems for which a start is refused, by check."""
+    stack = Stack(folder, http_port=0)
+    with pytest.raises(Permanent) as refusal:
+        await stack.start()
+    assert refusal.value.code == "engine_unfit", refusal.value
+    assert not (folder / "postgres").exists()
+    return {problem.field: problem.problem for problem in refusal.value.problems}
+
+
+async def test_it_runs_on_servers_of_its_owner_without_a_superuser(
+    postgres: OtherPostgres, credentials: Credentials, configure: Configure, tmp_path: Path
+) -> None:
+    printed = (await run("sql", "roles", "--data-dir", tmp_path / "data")).stdout
+    postgres.run(printed, ADMINISTRATOR.format(port=postgres.port), fails='create extension "vector"')
+    configure("COUNTERPOINT_POSTGRES_URL", postgres.server)
+    assert "CREATE EXTENSION vector" in (await refused(tmp_path / "data"))["postgres pgvector"]
+    postgres.run("\\connect counterpoint\nCREATE EXTENSION vector")
+    async with (
+        run_nats(tmp_path / "nats", policy_authorization(credentials.nats)) as bus,
+        run_valkey(tmp_path / "valkey", "secret") as valkey,
+    ):
+        configure("COUNTERPOINT_NATS_URL", bus.url)
+        configure("COUNTERPOINT_VALKEY_URL", valkey.url)
+        stack = Stack(tmp_path / "data", http_port=0)
+        await stack.start()
+        try:
+            assert stack.endpoints.engines == {}
+            headers = {"Authorization": f"Bearer {stack.endpoints.token}", "Prefer": "wait=30"}
+            async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=60) as http:
+                asked = await http.post("/v1/tasks", json={"kind": "question", "description": "Which resolvers?"})
+                assert asked.json()["waiting_for"] == "documents", asked.text
+                assert (await http.get("/v1/audit/verify")).json()["ok"]
+            doctor = await run("doctor", "--json", "--data-dir", tmp_path / "data")
+            assert doctor.returncode == 0, doctor.stdout
+            checks = {check["check"]: check for check in json.loads(doctor.stdout)["checks"]}
+            assert checks["valkey"]["detail"].startswith("redis://127.0.0.1")
+            assert checks["nats jetstream"]["level"] == checks["postgres pgvector"]["level"] == "ok"
+        finally:
+            await stack.stop()
+    public = "SELECT has_database_privilege('public', 'postgres', 'CONNECT')"
+    assert postgres.run(public) == "t", "other databases of the server keep their rights"
+
+
+async def test_a_server_without_our_roles_is_refused(
+    postgres: OtherPostgres, credentials: Credentials, configure: Configure, tmp_path: Path
+) -> None:
+    configure("COUNTERPOINT_POSTGRES_URL", postgres.server)
+    problems = await refused(tmp_path / "data")
+    assert "counterpoint sql roles" in problems["postgres"]
+
+
+async def test_a_database_without_pgvector_or_with_other_rights_is_refused(
+    postgres: OtherPostgres, credentials: Credentials, configure: Configure, tmp_path: Path
+) -> None:
+    prepare(postgres, credentials)
+    postgres.run(
+        "\\connect counterpoint\nDROP EXTENSION vector; REVOKE ALL ON SCHEMA public FROM PUBLIC, pg_database_owner;"
+        "ALTER ROLE counterpoint_memory BYPASSRLS;"
+    )
+    configure("COUNTERPOINT_POSTGRES_URL", postgres.server)
+    problems = await refused(tmp_path / "data")
+    assert "CREATE EXTENSION vector" in problems["postgres pgvector"]
+    assert "may_create_tables" in problems["postgres rights"]
+    assert postgres.run("\\connect counterpoint\nSELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == "0"
+    postgres.run("\\connect counterpoint\nCREATE EXTENSION vector; GRANT ALL ON SCHEMA public TO pg_database_owner;")
+    assert "bypasses" in (await refused(tmp_path / "data"))["postgres rights of memory"]
+
+
+@pytest.mark.parametrize("login", ["", "superuser"])
+async def test_the_database_of_another_house_is_refused(
+    postgres: OtherPostgres, credentials: Credentials, configure: Configure, tmp_path: Path, login: str
+) -> None:
+    prepare(postgres, credentials)
+    postgres.run(
+        "\\connect counterpoint\nSET ROLE counterpoint_owner; CREATE TABLE installation (one boolean, id text);"
+        "INSERT INTO installation VALUES (true, 'other');"
+    )
+    if login:
+        configure("COUNTERPOINT_POSTGRES_URL", postgres.urls.admin)
+    else:
+        configure("COUNTERPOINT_POSTGRES_URL", postgres.server)
+    before = postgres.run("SELECT rolpassword FROM pg_authid WHERE rolname = 'counterpoint_memory'")
+    problems = await refused(tmp_path / "data")
+    assert "another installation" in problems["postgres database"]
+    assert postgres.run("SELECT rolpassword FROM pg_authid WHERE rolname = 'counterpoint_memory'") == before
+
+
+async def test_a_login_that_is_no_superuser_is_refused(
+    postgres: OtherPostgres, configure: Configure, tmp_path: Path
+) -> None:
+    configure("COUNTERPOINT_POSTGRES_URL", ADMINISTRATOR.format(port=postgres.port))
+    problems = await refused(tmp_path / "data")
+    assert "leave the login out" in problems["postgres roles"]
+    assert postgres.run("SELECT count(*) FROM pg_roles WHERE rolname LIKE 'counterpoint%'") == "0"
+
+
+async def test_an_account_without_jetstream_is_refused(
+    credentials: Credentials, configure: Configure, tmp_path: Path
+) -> None:
+    login = f'user: provisioner, password: "{credentials.nats["provisioner"]}"'
+    async with run_nats(tmp_path / "nats", f"accounts {{ A: {{ users: [ {{ {login} }} ] }} }}") as bus:
+        configure("COUNTERPOINT_NATS_URL", bus.url)
+        problems = await refused(tmp_path / "data")
+    assert "jetstream: enabled" in problems["nats jetstream"]
+
+
+async def test_streams_of_somebody_else_and_small_limits_are_refused(
+    credentials: Credentials, configure: Configure, tmp_path: Path
+) -> None:
+    login = {"user": "provisioner", "password": credentials.nats["provisioner"]}
+    account = {"jetstream": {"max_streams": 3}, "users": [login]}
+    async with run_nats(tmp_path / "nats", f"accounts {json.dumps({'A': account})}") as bus:
+        client = await nats.connect(bus.url, **login)
+        await client.jetstream().add_stream(StreamConfig(name="TASKS", subjects=["work.>"]))
+        await client.close()
+        configure("COUNTERPOINT_NATS_URL", bus.url)
+        problems = await refused(tmp_path / "data")
+    assert "subjects is ['work.>']" in problems["nats stream TASKS"]
+    assert "max_streams is 3" in problems["nats jetstream"]
+
+
+async def test_wrong_logins_and_absent_servers_are_refused_together(configure: Configure, tmp_path: Path) -> None:
+    async with (
+        run_nats(tmp_path / "nats", 'authorization { user: other, password: "other" }') as bus,
+        run_valkey(tmp_path / "valkey", "secret") as valkey,
+    ):
+        configure("COUNTERPOINT_NATS_URL", bus.url)
+        configure("COUNTERPOINT_VALKEY_URL", valkey.url.replace("secret", "wrong"))
+        configure("COUNTERPOINT_QDRANT_URL", "http://127.0.0.1:1")
+        problems = await refused(tmp_path / "data")
+    assert "deploy/nats/nats.conf" in problems["nats"]
+    assert "COUNTERPOINT_VALKEY_URL" in problems["valkey"]
+    assert "COUNTERPOINT_QDRANT_URL" in problems["qdrant"]

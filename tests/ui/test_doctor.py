@@ -1,0 +1,98 @@
+"""`counterpoint doctor` finds what prevents a start, and says what to do about each."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from counterpoint.bus.finding import Finding, Level, clock_finding, parse_findings
+from counterpoint.local.doctor.examine import examine
+from counterpoint.local.settings import local_settings
+from counterpoint.local.stack import Stack
+
+COMMAND = Path(sys.executable).with_name("counterpoint")
+
+
+@pytest.fixture(autouse=True)
+def settings_are_read_again() -> Iterator[None]:
+    yield
+    local_settings.cache_clear()
+
+
+def checks(folder: Path, **variables: str) -> dict[str, Finding]:
+    """The findings that are not ok, by check."""
+    return {finding.check: finding for finding in examine(folder, os.environ | variables) if finding.level != Level.OK}
+
+
+def test_an_empty_folder_on_this_machine_is_fine(tmp_path: Path) -> None:
+    findings = examine(tmp_path / "new", dict(os.environ) | {"COUNTERPOINT_HTTP_PORT": "0"})
+    assert {finding.check for finding in findings if finding.level == Level.FAILED} == set()
+    assert {"python", "disk", "program nats", "program postgres", "program pgvector"} <= {one.check for one in findings}
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_taken_port_names_the_variable(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        found = checks(tmp_path, COUNTERPOINT_HTTP_PORT=str(taken.getsockname()[1]))
+    assert found["port http"].level == Level.FAILED
+    assert "COUNTERPOINT_HTTP_PORT" in found["port http"].remedy
+
+
+def test_a_file_and_open_rights_are_found(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert checks(tmp_path / "file" / "data")["data folder"].level == Level.FAILED
+    tmp_path.chmod(0o755)
+    (tmp_path / "secrets.json").write_text("{")
+    (tmp_path / "secrets.json").chmod(0o644)
+    found = checks(tmp_path)
+    assert found["data folder"].level == Level.WARNING
+    assert found["secrets"].level == Level.FAILED
+
+
+def test_an_absent_program_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERPOINT_POSTGRES_BIN_DIR", str(tmp_path))
+    found = checks(tmp_path)
+    assert "COUNTERPOINT_POSTGRES_BIN_DIR" in found["program postgres"].remedy
+    assert found["program pgvector"].level == Level.FAILED
+
+
+def test_a_disk_that_is_too_small_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERPOINT_STREAMS_BYTES", str(1 << 60))
+    assert "MiB" in checks(tmp_path)["disk"].detail
+
+
+def test_an_illegal_setting_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERPOINT_STREAMS_BYTES", "many")
+    assert "streams_bytes" in checks(tmp_path)["settings"].detail
+
+
+def test_a_server_that_does_not_answer_is_a_warning(tmp_path: Path) -> None:
+    found = checks(tmp_path, COUNTERPOINT_SEARCH_URL="https://user:secret@127.0.0.1:1/search")
+    assert found["COUNTERPOINT_SEARCH_URL"].level == Level.WARNING
+    assert "secret" not in found["COUNTERPOINT_SEARCH_URL"].detail
+
+
+@pytest.mark.parametrize(("ahead_s", "level"), [(0.5, Level.OK), (-90.0, Level.WARNING)])
+def test_a_clock_that_is_off_is_a_warning(ahead_s: float, level: Level) -> None:
+    assert clock_finding("postgres clock", ahead_s).level == level
+
+
+def test_findings_are_read_between_lines_of_a_log() -> None:
+    finding = Finding.failed("nats", "away", "start it")
+    assert parse_findings(f'{{"event": "x"}}\nplain\n{finding.model_dump_json()}\n') == [finding]
+
+
+def test_a_running_stack_is_examined_with_its_engines(stack: Stack) -> None:
+    done = subprocess.run(
+        [COMMAND, "doctor", "--json", "--data-dir", stack.data_dir], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    names = {check["check"]: check["level"] for check in json.loads(done.stdout)["checks"]}
+    for name in ("service memory", "engine nats", "nats jetstream", "nats clock", "postgres rights", "postgres clock"):
+        assert names[name] == "ok", name
+    assert "port http" not in names
