@@ -54,6 +54,18 @@ def in_hex(sha256):
     return base64.urlsafe_b64decode(sha256 + "=").hex()
 
 
+def separate(records):
+    """The records, with the decisions that are stored in the rows of actions in rows of their own."""
+    for row in records:
+        yield row
+        own = [row[name] for name in ("decision_id", "decision_seq", "decision_sha256", "decision")]
+        if own != [None] * 4:
+            body = {name: row["body"][name] for name in ("agent", "task_id", "decision_id", "sources", "reasoning")}
+            body |= {"made_at": row["body"]["at"], "decision": row["body"].get("result"), "project": row["project"]}
+            body |= {"decision_type": row["body"]["kind"], **row["decision"]}
+            yield {**row, "store": "decisions", "id": own[0], "seq": own[1], "sha256": own[2], "body": body}
+
+
 def body_of(message, written):
     """The body of a message. What it repeats of `written` records, by commit and position, is stored in these alone."""
     if message["records"] is None and message["parts"] is None:
@@ -114,8 +126,9 @@ def compare(leaves, project, tables):
     rows, erased, cancelled, gone = said_by(leaves, project)
     forgotten = {row["id"] for row in tables["audit"] if row["position"] in erased}
     left = {key for key in rows["versions"] if key[2] >= gone.get(key[:2], 0)}
-    for table in ("records", "history"):
-        for row in tables[table]:
+    records = [*separate(tables["records"])]
+    for table, versions in (("records", records), ("history", tables["history"])):
+        for row in versions:
             key = row["store"], row["id"], row["version"]
             if row["commit_id"] in forgotten and row["body"] is None:
                 continue
@@ -132,7 +145,7 @@ def compare(leaves, project, tables):
             elif (table == "records") != (following is None) or (following and row["superseded"] != following[4]):
                 yield f"{table} {key} is not the version that it says"
     yield from (f"{key} is gone" for key in left)
-    written = {(row["commit_id"], row["seq"]): row["body"] for name in ("records", "history") for row in tables[name]}
+    written = {(row["commit_id"], row["seq"]): row["body"] for row in (*records, *tables["history"])}
     timers = {}
     for row in tables["messages"]:
         if row["timer"] is not None and (row["sender"], row["timer"]) in cancelled:

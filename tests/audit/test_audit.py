@@ -206,8 +206,14 @@ class TestRowLevelSecurity:
             "AND relrowsecurity AND relforcerowsecurity"
         )
         assert {row["relname"] for row in forced} >= set(CONTENT)
+        views = await memory.fetch(
+            "SELECT relname, 'security_invoker=true' = ANY (reloptions) AS of_invoker FROM pg_class "
+            "WHERE relkind = 'v' AND relnamespace = 'public'::regnamespace"
+        )
+        assert all(row["of_invoker"] for row in views)
         content = await memory.fetch(
-            "SELECT DISTINCT table_name FROM information_schema.columns WHERE table_schema = 'public' "
+            "SELECT DISTINCT table_name FROM information_schema.columns JOIN information_schema.tables "
+            "USING (table_schema, table_name) WHERE table_type = 'BASE TABLE' AND table_schema = 'public' "
             "AND column_name IN ('body', 'content', 'embedding', 'reads', 'reply')"
         )
         assert {row["table_name"] for row in content} <= {row["relname"] for row in forced}
@@ -220,7 +226,7 @@ class TestRowLevelSecurity:
             await story(house, place)
         async with memory.transaction():
             await memory.execute("SELECT set_config('counterpoint.project', $1, true)", project)
-            for table in ("records", "history", "messages", "inbox", "audit"):
+            for table in ("records", "current_records", "history", "messages", "inbox", "audit"):
                 seen = {row["project"] for row in await memory.fetch(f"SELECT DISTINCT project FROM {table}")}
                 assert seen <= {project, "shared"}, table
                 assert project in seen, table

@@ -114,6 +114,7 @@ async def log(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Log]:
         await log.story("t-1")
         await house.delegated(OTHER, "t-2")
         learned = await learn(house, PROJECT, "t-3")
+        await learn(house, PROJECT, "t-5", joint=True)
         store, record = learned["attempt"]
         quarantined = await wish(house, PROJECT, "quarantine", store=store, id=record)
         await wish(house, PROJECT, "lift", id=quarantined)
@@ -177,6 +178,7 @@ async def columns(log: Log, table: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("table", AUDITED)
 async def test_a_column_that_is_changed_is_found_by_both(log: Log, table: str) -> None:
+    assert await log.rows("SELECT FROM records WHERE decision_id IS NOT NULL")
     for project in (PROJECT, OTHER):
         LEAVES[project] = (await log.house.report(project, AuditLeaves()))["items"]
     assert (await by_us(log, *BOTH), await by_others(log, *BOTH)) == ([], [])
@@ -308,4 +310,4 @@ def test_the_script_needs_the_standard_library_alone() -> None:
     tree = ast.walk(ast.parse(SCRIPT.read_text()))
     names = {alias.name for node in tree if isinstance(node, ast.Import) for alias in node.names}
     assert names == {"base64", "datetime", "hashlib", "json", "sys", "zlib"}
-    assert len(SCRIPT.read_text().splitlines()) <= 200
+    assert len(SCRIPT.read_text().splitlines()) <= 220

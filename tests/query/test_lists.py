@@ -10,7 +10,7 @@ from memory_service.house import House
 
 from counterpoint.local.postgres import run_postgres
 from counterpoint.memory.record.migrate import migrate
-from counterpoint.memory.record.statements import KEYS, RECORD_BY_KEY, RECORDS_BY_KEY, edge_walk, listing
+from counterpoint.memory.record.statements import KEYS, edge_walk, listing, records_by_key
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import EdgeWalk, Get, List
 
@@ -31,6 +31,14 @@ SELECT $1, store, store || n, 1, (place - 1) * {ROWS} + n, 'task-' || n % 500, '
     'parent_run_id', '{LONG}' || n / 3, 'root_run_id', 'root-' || n / 5), gen_random_uuid()
 FROM unnest($2::text[]) WITH ORDINALITY AS s(store, place), generate_series(1, {ROWS}) AS n
 """
+DECIDED = f"""
+INSERT INTO records (project, store, id, version, seq, task_id, author, label, integrity, body, commit_id,
+                     decision_id, decision_seq, decision_sha256, decision)
+SELECT $1, 'actions', 'actions' || n, 1, {ROWS} * $2::int + 2 * n, 'task-' || n % 500, 'a test', 1, 2, '{{}}',
+       gen_random_uuid(), 'decision-' || n, {ROWS} * $2::int + 2 * n + 1, '', '{{}}'
+FROM generate_series(1, {ROWS}) AS n
+"""
+"""Actions with their decisions."""
 WHERES: list[tuple[str, dict[str, Any], str]] = [
     ("tasks", {"state": "input_required"}, "records_by_state"),
     ("attempts", {"error_signature": "sig-7"}, "records_by_error_signature"),
@@ -65,6 +73,7 @@ async def big(house: House) -> str:
     async with house.superuser() as connection:
         for project in (f"{name}-a", name, f"{name}-b"):
             await connection.execute(FILL, project, list(STORES))
+            await connection.execute(DECIDED, project, len(STORES))
     return name
 
 
@@ -106,11 +115,23 @@ async def test_lists_gets_and_walks_use_an_index_that_fits(
     for projects in ([big], [big, "shared"]):
         _, read = await plan(memory, *listing(List(store="documents", limit=1), projects))
         assert read <= 4
-    used, read = await plan(memory, RECORDS_BY_KEY, [big, ["edges", "jobs"], ["edges7", "jobs8"], [False, True]])
+    used, read = await plan(
+        memory, records_by_key(["edges", "jobs"]), [big, ["edges", "jobs"], ["edges7", "jobs8"], [False, True]]
+    )
     assert "records_pkey" in used
     assert read <= 2
-    used, read = await plan(memory, RECORD_BY_KEY, [big, "jobs", "jobs8", True])
+    used, read = await plan(memory, records_by_key(["jobs"]), [big, "jobs", "jobs8", True])
     assert "records_pkey" in used
+    assert read <= 1
+    for query, index in (
+        (List(store="decisions", limit=2), "records_by_decision_seq"),
+        (List(store="decisions", task_id="task-7"), "records_by_task"),
+    ):
+        used, read = await plan(memory, *listing(query, [big]))
+        assert index in used
+        assert read <= 20
+    used, read = await plan(memory, records_by_key(["decisions"]), [big, "decisions", "decision-7", False])
+    assert "records_by_decision" in used
     assert read <= 1
     _, read = await plan(memory, *edge_walk(EdgeWalk(store="edges", start=("node-1",), depth=5), big))
     assert read <= 20

@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import structlog
@@ -16,6 +17,7 @@ import structlog
 from counterpoint.bus.fair_limiter import FairLimiter
 from counterpoint.bus.turns import Urgency
 from counterpoint.guard.capabilities import unverified_grant
+from counterpoint.manager.gateway.call_request import CallRequest
 from counterpoint.manager.gateway.calls import (
     CallOutcome,
     DeltaSink,
@@ -34,12 +36,11 @@ from counterpoint.manager.gateway.ledger import (
     SoftLimitReached,
     dollars,
 )
+from counterpoint.manager.gateway.ledger_commits import MemoryForOrigin
 from counterpoint.manager.gateway.models import ModelProvider, ProviderUnavailable, UnknownCallOutcome
 from counterpoint.manager.gateway.provider_limits import ProviderLimits
 from counterpoint.manager.gateway.reservations import (
     SETTLE_TIMEOUT_S,
-    CallRequest,
-    MemoryForOrigin,
     Reservations,
     key_reused,
     unknown_outcome,
@@ -76,6 +77,7 @@ class ModelGateway:
 
     async def close(self) -> None:
         """Close the connections to providers."""
+        self._reservations.close()
         if self._web is not None:
             await self._web.close()
 
@@ -181,25 +183,22 @@ class ModelGateway:
         return reserved if isinstance(reserved, CallOutcome) else await self._call_reserved(request, *reserved)
 
     async def _call_reserved(self, request: CallRequest, call_id: str, reserved: ModelCallRecord) -> CallOutcome:
+        settle = partial(self._reservations.settle, request, call_id, limited_by=reserved.limited_by)
         try:
             outcome = await self._dispatch_while_needed(request)
         except (Transient, Permanent) as error:
-            await self._reservations.settle(
-                request, call_id, CallState.RELEASED, CallUsage(dollars(0)), error=str(error)
-            )
+            await settle(CallState.RELEASED, CallUsage(dollars(0)), error=str(error))
             raise
         except UnknownCallOutcome as error:
-            await self._reservations.settle(request, call_id, CallState.UNKNOWN, reserved.estimate, error=str(error))
+            await settle(CallState.UNKNOWN, reserved.estimate, error=str(error))
             raise unknown_outcome(str(error)) from error
         except Exception as error:
             # The call may have been made: its reservation is ended at the estimate.
             log.error("call.failed", call=call_id, exc_info=error)
             why = f"unexpected {type(error).__name__}"
-            await self._reservations.settle(request, call_id, CallState.UNKNOWN, reserved.estimate, error=why)
+            await settle(CallState.UNKNOWN, reserved.estimate, error=why)
             raise unknown_outcome(why) from error
-        await self._reservations.settle(
-            request, call_id, CallState.SETTLED, outcome.usage, response=_stored_answer(outcome)
-        )
+        await settle(CallState.SETTLED, outcome.usage, response=_stored_answer(outcome))
         return outcome
 
     async def _estimate(self, call: ProviderCall) -> CallUsage:

@@ -1,25 +1,37 @@
 """The spending under limits, from their records or, for a new limit, from the calls that it counts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from counterpoint.client import Memory, record
 from counterpoint.manager.gateway.ledger import SpendRecord
 from counterpoint.manager.gateway.limits import AppliedLimit
 from counterpoint.proto.memory import CostReport, Get, Item
 
+LimitedSpending = tuple[AppliedLimit, SpendRecord, Item | None]
+"""A limit, the spending under it, and the record of that if there is one."""
+
 
 async def read_limited_spending(
-    memory: Memory, limits: Sequence[AppliedLimit]
-) -> list[tuple[AppliedLimit, SpendRecord, Item | None]]:
-    """Return the spending under each limit as it is now, and its record if there is one."""
+    memory: Memory,
+    limits: Sequence[AppliedLimit],
+    known: Mapping[str, Item | None] = MappingProxyType({}),
+) -> list[LimitedSpending]:
+    """Return the spending under each limit as it is now, and its record if there is one. `known` has records that were
+    read already, by id."""
     if not limits:
         return []
-    stored = await memory.query(*(Get(store="spend", id=limit.spend_id) for limit in limits))
-    items = [found.items[0] if found.items else None for found in stored]
-    new = [limit for limit, item in zip(limits, items, strict=True) if item is None]
+    unread = [limit.spend_id for limit in limits if limit.spend_id not in known]
+    stored = await memory.query(*(Get(store="spend", id=each) for each in unread))
+    items = {
+        **known,
+        **{each: found.items[0] if found.items else None for each, found in zip(unread, stored, strict=True)},
+    }
+    new = [limit for limit in limits if items[limit.spend_id] is None]
     reports = iter(await memory.query(*(limit.costs_so_far for limit in new)))
     spending = []
-    for limit, item in zip(limits, items, strict=True):
+    for limit in limits:
+        item = items[limit.spend_id]
         if item is None:
             spent = limit.opened(CostReport.model_validate(next(reports).report).total)
         else:

@@ -1,10 +1,12 @@
-"""The records that a reservation rests on: the call, its spending, its task, and the limits of the project."""
+"""The records that reservations rest on: the calls, their spending, their task, and the limits of the project."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from counterpoint.client import Memory, record, records
 from counterpoint.guard.capabilities import Grant
-from counterpoint.manager.gateway.limits import AppliedLimit, applied_limits
+from counterpoint.manager.gateway.limited_spending import LimitedSpending, read_limited_spending
+from counterpoint.manager.gateway.limits import applied_limits
 from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.limits import LIMITS_MAX, LimitScope, StoredLimit
 from counterpoint.proto.limits import STORE as LIMITS
@@ -25,31 +27,50 @@ class CallingTask(Shape):
 
 @dataclass(frozen=True, slots=True)
 class ReservationInput:
-    """The records that a reservation rests on."""
+    """The records that reservations rest on: `calls` by id, as far as they are there."""
 
-    call: Item | None
+    calls: Mapping[str, Item]
     spend: Item | None
     task: CallingTask
-    limits: tuple[AppliedLimit, ...]
+    limited: tuple[LimitedSpending, ...]
+
+    @property
+    def limit_ids(self) -> tuple[str, ...]:
+        """Ids of the records of spending under limits."""
+        return tuple(limit.spend_id for limit, _, _ in self.limited)
 
 
-async def read_reservation_input(memory: Memory, grant: Grant, scope: str, call_id: str) -> ReservationInput:
-    """Return the records of the call, its spending, its task, and the limits of the project. Raises `Denied` `task`."""
-    gets = [Get(store="model_calls", id=call_id), Get(store="spend", id=scope)]
+async def read_reservation_input(
+    memory: Memory, grant: Grant, scope: str, call_ids: Sequence[str], limit_ids: Sequence[str]
+) -> ReservationInput:
+    """Return the records of calls, their spending, their task, and the limits of the project with the spending under
+    them. One request reads all if `limit_ids` are still the ids of that spending. Raises `Denied` `task`."""
+    gets = [*(("model_calls", each) for each in call_ids), *(("spend", each) for each in (scope, *limit_ids))]
     if grant.task is not None:
-        gets.append(Get(store="tasks", id=grant.task))
-    limits, *results = await memory.query(List(store=LIMITS, limit=LIMITS_MAX), *gets)
-    call, spend, *tasks = (result.items[0] if result.items else None for result in results)
-    if tasks == [None]:
-        raise Denied(ErrorCode.TASK, "a task that may be read, for its budget")
-    task = record(tasks[0], CallingTask) if tasks and tasks[0] else CallingTask()
+        gets.append(("tasks", grant.task))
+    limits, *results = await memory.query(
+        List(store=LIMITS, limit=LIMITS_MAX), *(Get(store=store, id=each) for store, each in gets)
+    )
+    found = {key: result.items[0] if result.items else None for key, result in zip(gets, results, strict=True)}
+    task = CallingTask()
+    if grant.task is not None:
+        item = found["tasks", grant.task]
+        if item is None:
+            raise Denied(ErrorCode.TASK, "a task that may be read, for its budget")
+        task = record(item, CallingTask)
     names: dict[LimitScope, str | None] = {
         "project": grant.project,
         "agent": calling_agent(grant),
         "session": task.session_id,
         "task": grant.task,
     }
-    return ReservationInput(call, spend, task, applied_limits(records(limits.items, StoredLimit), names, utc_now()))
+    limited = await read_limited_spending(
+        memory,
+        applied_limits(records(limits.items, StoredLimit), names, utc_now()),
+        {each: found["spend", each] for each in limit_ids},
+    )
+    calls = {each: item for each in call_ids if (item := found["model_calls", each]) is not None}
+    return ReservationInput(calls, found["spend", scope], task, tuple(limited))
 
 
 def calling_agent(grant: Grant) -> str | None:

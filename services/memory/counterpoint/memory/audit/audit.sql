@@ -80,7 +80,12 @@ SELECT level, number, hashes FROM audit_tiles ORDER BY level, number
 SELECT store, id, version, commit_id, body::text, erased IS NOT NULL, encode(sha256, 'hex'),
        jsonb_build_array(task_id, author, label, integrity, schema_version)::text,
        jsonb_build_array(seq, changed, (extract(epoch FROM at) * 1000000)::bigint)::text, NULL::bigint
-FROM records WHERE project = $1
+FROM current_records WHERE project = $1
+UNION ALL
+-- Parts of a decision where none can be.
+SELECT 'decisions', coalesce(decision_id, id), 1, commit_id, decision::text, false, NULL, NULL, NULL, NULL
+FROM records WHERE project = $1 AND (decision_id IS NULL OR store <> 'actions')
+    AND num_nonnulls(decision_id, decision_seq, decision_sha256, decision) > 0
 UNION ALL
 SELECT store, id, version, commit_id, body::text, erased IS NOT NULL, encode(sha256, 'hex'),
        jsonb_build_array(task_id, author, label, integrity, schema_version)::text,

@@ -25,7 +25,7 @@ SELECT body ->> 'state' FROM records WHERE project = $1 AND store = 'tasks' AND 
 -- name: tasks_of_records
 SELECT r.store, r.id, r.task_id FROM unnest($2::text[], $3::text[]) AS w(store, id)
 CROSS JOIN LATERAL (
-    SELECT * FROM records WHERE project = $1 AND store = w.store AND id = w.id LIMIT 1) AS r
+    SELECT * FROM current_records WHERE project = $1 AND store = w.store AND id = w.id LIMIT 1) AS r
 
 -- name: known_embeddings
 SELECT sha256, embedding FROM embeddings WHERE project = $1 AND model = $2 AND sha256 = ANY ($3)

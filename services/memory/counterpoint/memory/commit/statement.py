@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import asyncpg
 from counterpoint.memory.audit.leaf_body import inbox_reply
 from counterpoint.memory.record.answers import packed
 from counterpoint.memory.record.database import AWAY
+from counterpoint.memory.record.joint_decisions import joint_decisions
 from counterpoint.memory.record.message_bodies import StoredBody
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.proto.errors import Away, CounterpointError
@@ -58,7 +60,10 @@ class DiskFull(Away):
 
 
 class StepRow(NamedTuple):
-    """Parameter of `commit_steps`: a step. The fields are those of the SQL type of the same name, in its order."""
+    """Parameter of `commit_steps`: a step. The fields are those of the SQL type of the same name, in its order.
+
+    `writes_before` and `messages_before` are the numbers of writes and messages of the steps before it.
+    """
 
     id: str
     consumer: str
@@ -78,6 +83,9 @@ class StepRow(NamedTuple):
     outcome: str
     reply: str
     trace: str | None
+    writes_before: int
+    writes: int
+    messages_before: int
 
 
 class CancelledTimerRow(NamedTuple):
@@ -89,9 +97,11 @@ class CancelledTimerRow(NamedTuple):
 
 
 class WriteRow(NamedTuple):
-    """Parameter of `commit_steps`: a record's next version."""
+    """Parameter of `commit_steps`: a record's next version, and its joint decision. `number` and `decision_number` are
+    their 1-based indexes among all writes."""
 
     step: int
+    number: int
     store: str
     id: str
     expect: int
@@ -104,10 +114,14 @@ class WriteRow(NamedTuple):
     schema: int
     place: int | None
     at: datetime | None
+    decision_id: str | None
+    decision_number: int | None
+    decision_sha: bytes | None
+    decision: str | None
 
 
 class MessageRow(NamedTuple):
-    """Parameter of `commit_steps`: a message for the log. `records` are 1-based indexes of write rows."""
+    """Parameter of `commit_steps`: a message for the log. `records` are 1-based indexes among all writes."""
 
     step: int
     id: str
@@ -150,13 +164,13 @@ class EmbeddingRow(NamedTuple):
     embedding: str
 
 
-def _values(row: type[NamedTuple], first: int = 0, **attributes: str) -> Callable[[object], tuple[Any, ...]]:
-    """Return a getter of the values of a row type, from field `first` on; `attributes` maps fields with other names."""
-    return attrgetter(*(attributes.get(name, name) for name in row._fields[first:]))
+def _values(fields: Sequence[str], **attributes: str) -> Callable[[object], tuple[Any, ...]]:
+    """Return a getter of the values of some fields; `attributes` maps fields with other names."""
+    return attrgetter(*(attributes.get(name, name) for name in fields))
 
 
-_WRITE = _values(WriteRow, 1, task="task_id", sha="sha256", schema="schema_version")
-_VECTOR = _values(VectorRow)
+_WRITE = _values(WriteRow._fields[2:-4], task="task_id", sha="sha256", schema="schema_version")
+_VECTOR = _values(VectorRow._fields)
 
 
 def statement_timeout_s(steps: Iterable[CommitPlan]) -> float:
@@ -171,7 +185,9 @@ async def apply_steps(connection: Any, epoch: int, project: str, steps: Sequence
     """
     try:
         rows = list(
-            await connection.fetch(_COMMIT, epoch, project, *_parameters(steps), timeout=statement_timeout_s(steps))
+            await connection.fetch(
+                _COMMIT, epoch, project, *_parameters(project, steps), timeout=statement_timeout_s(steps)
+            )
         )
     except asyncpg.DataError as error:
         raise StepFault(Fault.INVALID_DATA, str(error)) from error
@@ -189,6 +205,23 @@ async def apply_steps(connection: Any, epoch: int, project: str, steps: Sequence
         raise StepFault(fault, f"{error.sqlstate}: {error}") from error
     if rows and rows[0]["error_code"] is not None:
         raise StepFault(Fault(rows[0]["error_code"]), rows[0]["error_text"], rows[0]["error_detail"])
+    return rows
+
+
+def _write_rows(project: str, steps: Sequence[CommitPlan]) -> list[WriteRow]:
+    rows, before = [], 1
+    for n, step in enumerate(steps, 1):
+        joint = joint_decisions(project, step.writes)
+        joined = {decision.at for decision in joint.values()}
+        for index, write in enumerate(step.writes):
+            if index in joined:
+                continue
+            decision: tuple[Any, ...] = (None, None, None, None)
+            if index in joint:
+                at, fields = joint[index]
+                decision = (step.writes[at].id, before + at, step.writes[at].sha256, fields)
+            rows.append(WriteRow(n, before + index, *_WRITE(write), *decision))
+        before += len(step.writes)
     return rows
 
 
@@ -221,8 +254,10 @@ def _message_rows(steps: Sequence[CommitPlan]) -> list[MessageRow]:
     return rows
 
 
-def _parameters(steps: Sequence[CommitPlan]) -> tuple[list[Any], ...]:
+def _parameters(project: str, steps: Sequence[CommitPlan]) -> tuple[list[Any], ...]:
     vectors = [row for step in steps for row in step.vectors]
+    writes_before = accumulate((len(step.writes) for step in steps), initial=0)
+    messages_before = accumulate((len(step.messages) for step in steps), initial=0)
     return (
         [
             StepRow(
@@ -244,11 +279,14 @@ def _parameters(steps: Sequence[CommitPlan]) -> tuple[list[Any], ...]:
                 outcome=s.reply.status,
                 reply=inbox_reply(s.reply.status),
                 trace=s.traceparent,
+                writes_before=writes,
+                writes=len(s.writes),
+                messages_before=messages,
             )
-            for s in steps
+            for s, writes, messages in zip(steps, writes_before, messages_before, strict=False)
         ],
         [CancelledTimerRow(timer=t, sender=s.consumer, task=s.bound_to) for s in steps for t in s.cancel_timers],
-        [WriteRow(n, *_WRITE(row)) for n, step in enumerate(steps, 1) for row in step.writes],
+        _write_rows(project, steps),
         _message_rows(steps),
         [VectorRow(*_VECTOR(row)) for row in vectors],
         [

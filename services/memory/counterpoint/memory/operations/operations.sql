@@ -11,7 +11,7 @@ WHERE project = $1 AND store = 'quarantines' AND id = $2 AND body IS NOT NULL
 -- name: current_versions
 SELECT found.* FROM unnest($2::text[], $3::text[]) AS given (store, id)
 CROSS JOIN LATERAL (
-    SELECT store, id, version, body IS NOT NULL AS has_body FROM records
+    SELECT store, id, version, body IS NOT NULL AS has_body FROM current_records
     WHERE project = $1 AND store = given.store AND id = given.id LIMIT 1) AS found
 
 -- name: all_versions
@@ -21,7 +21,7 @@ SELECT found.*, found.commit_id IN (
     UNION SELECT commit_id FROM history WHERE project = $1 AND store = 'quarantines') AS by_take_back
 FROM unnest($2::text[], $3::text[]) AS given (store, id)
 CROSS JOIN LATERAL (
-    SELECT store, id, version, seq, body IS NOT NULL AS has_body, sha256, commit_id FROM records
+    SELECT store, id, version, seq, body IS NOT NULL AS has_body, sha256, commit_id FROM current_records
     WHERE project = $1 AND store = given.store AND id = given.id
     UNION ALL
     SELECT store, id, version, seq, body IS NOT NULL, sha256, commit_id FROM history
@@ -68,10 +68,10 @@ WHERE project = $1 AND body IS NOT NULL AND store <> 'quarantines' AND greatest(
             AND NOT now.body @> '{"lifted": true}' AND now.id <> ALL ($3::text[]))
 
 -- name: records_of_project
-SELECT store, id FROM records WHERE project = $1 AND (body IS NOT NULL OR erased IS NULL)
+SELECT store, id FROM current_records WHERE project = $1 AND (body IS NOT NULL OR erased IS NULL)
 
 -- name: records_of_tasks
-SELECT store, id FROM records WHERE project = $1 AND (task_id = ANY ($2) OR (store = 'tasks' AND id = ANY ($2)))
+SELECT store, id FROM current_records WHERE project = $1 AND (task_id = ANY ($2) OR (store = 'tasks' AND id = ANY ($2)))
 UNION SELECT store, id FROM history WHERE project = $1 AND (task_id = ANY ($2) OR (store = 'tasks' AND id = ANY ($2)))
 
 -- name: entities_of_relationships_alone
@@ -93,13 +93,19 @@ SELECT id FROM records WHERE project = $1 AND store = 'documents' AND body ->> '
 UNION SELECT id FROM history WHERE project = $1 AND store = 'documents' AND body ->> 'source' = $2
 
 -- name: records_older_than
-SELECT store, id, version FROM records WHERE project = $1 AND store = $2 AND at < $3 AND body IS NOT NULL ORDER BY seq LIMIT $4
+SELECT store, id, version FROM (
+    (SELECT store, id, version, seq FROM records
+     WHERE project = $1 AND store = $2 AND at < $3 AND body IS NOT NULL ORDER BY seq LIMIT $4)
+    UNION ALL
+    (SELECT store, id, version, seq FROM joint_decisions
+     WHERE project = $1 AND store = $2 AND at < $3 ORDER BY seq LIMIT $4)) AS older
+ORDER BY seq LIMIT $4
 
 -- name: commits_of_records
 SELECT given.store, given.id, found.version, found.commit_id, found.now
 FROM unnest($2::text[], $3::text[]) AS given (store, id)
 CROSS JOIN LATERAL (
-    SELECT version, commit_id, true AS now FROM records WHERE project = $1 AND store = given.store AND id = given.id
+    SELECT version, commit_id, true AS now FROM current_records WHERE project = $1 AND store = given.store AND id = given.id
     UNION ALL
     SELECT version, commit_id, false FROM history WHERE project = $1 AND store = given.store AND id = given.id
     OFFSET 0) AS found

@@ -4,7 +4,7 @@
 SELECT coalesce(max(n), 0) FROM read_sets WHERE project = $1
 
 -- name: versions_of_record
-SELECT version, seq, changed, sha256, body IS NOT NULL AS there FROM records
+SELECT version, seq, changed, sha256, body IS NOT NULL AS there FROM current_records
 WHERE project = $1 AND store = $2 AND id = $3
 UNION ALL
 SELECT version, seq, changed, sha256, body IS NOT NULL FROM history WHERE project = $1 AND store = $2 AND id = $3
@@ -27,8 +27,8 @@ SELECT reader, items FROM readers_of($1, $2, $3, $4, $5)
 -- name: writes_of_commits
 SELECT given.commit_id, made.* FROM unnest($2::uuid[]) AS given (commit_id)
 CROSS JOIN LATERAL (
-    SELECT store, id, version, task_id, label, seq, at, body -> 'sources' AS sources FROM records
-    WHERE project = $1 AND records.commit_id = given.commit_id
+    SELECT store, id, version, task_id, label, seq, at, body -> 'sources' AS sources FROM current_records AS present
+    WHERE project = $1 AND present.commit_id = given.commit_id
     UNION ALL
     SELECT store, id, version, task_id, label, seq, at, body -> 'sources' FROM history
     WHERE project = $1 AND history.commit_id = given.commit_id

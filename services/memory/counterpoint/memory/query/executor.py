@@ -27,7 +27,7 @@ from counterpoint.memory.query.recorded_steps import recorded
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import SYSTEM
 from counterpoint.memory.record.sql_files import load_statements
-from counterpoint.memory.record.statements import RECORD_BY_KEY, RECORDS_BY_KEY, edge_walk, listing
+from counterpoint.memory.record.statements import edge_walk, listing, records_by_key
 from counterpoint.memory.search.rerank import reranked, widened
 from counterpoint.memory.search.vectors import EmbeddedTexts, ModelGone, SearchEngine
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
@@ -189,10 +189,8 @@ class QueryExecutor:
         places = [projects(self._policy, grant, store) for store, _ in wanted]
         stores, ids = [store for store, _ in wanted], [record_id for _, record_id in wanted]
         project, shared = places[0][0], [len(projects) > 1 for projects in places]
-        if len(wanted) == 1:
-            rows = await connection.fetch(RECORD_BY_KEY, project, *stores, *ids, *shared)
-        else:
-            rows = await connection.fetch(RECORDS_BY_KEY, project, stores, ids, shared)
+        columns = (*stores, *ids, *shared) if len(wanted) == 1 else (stores, ids, shared)
+        rows = await connection.fetch(records_by_key(stores), project, *columns)
         return {(row["store"], row["id"]): row for row in rows}
 
     async def _one(

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from counterpoint.memory.record.sql_files import load_statements
-from counterpoint.memory.record.statements import conditions, order_and_limit, union_of_lists
+from counterpoint.memory.record.statements import conditions, order_and_limit, relations, union_of_lists
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import List
 from counterpoint.proto.subjects import SHARED_PROJECT
@@ -67,8 +67,10 @@ def then(query: List, positions: Sequence[tuple[str, int]], record_id: str | Non
     for project, seq in positions:
         values += [project, seq]
         fields = {"project": f"${len(values) - 1}", "position": f"${len(values)}", "conditions": " AND ".join(clauses)}
-        for name in ("current_versions_then", "superseded_versions_then"):
-            parts.append(_SQL[name].format(**fields, **order_and_limit(query)))
+        for relation in relations(query.store):
+            current = fields | {"relation": relation}
+            parts.append(_SQL["current_versions_then"].format(**current, **order_and_limit(query)))
+        parts.append(_SQL["superseded_versions_then"].format(**fields, **order_and_limit(query)))
     return union_of_lists(query, parts), values
 
 

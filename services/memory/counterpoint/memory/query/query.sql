@@ -15,6 +15,9 @@ SELECT (SELECT newest.commit_id FROM (
              WHERE project = place.project AND store = place.store AND (changed IS NULL OR changed <= seq)
              ORDER BY seq DESC LIMIT 1)
             UNION ALL
+            (SELECT commit_id::text, seq FROM joint_decisions
+             WHERE project = place.project AND store = place.store ORDER BY seq DESC LIMIT 1)
+            UNION ALL
             (SELECT commit_id::text, changed FROM records
              WHERE project = place.project AND store = place.store AND changed > seq
              ORDER BY changed DESC LIMIT 1)) AS newest ORDER BY newest.place DESC LIMIT 1) AS commit_id
@@ -47,7 +50,7 @@ SELECT position_at_time($1, $2)
 -- name: current_versions_then
 -- Part of a list as of a position: versions that are still current, if they were there by then.
 (SELECT project, store, id, version, seq, author, label, integrity, schema_version, body, at, erased, task_id
-FROM records WHERE project = {project} AND seq <= {position} AND (changed IS NULL OR changed <= {position})
+FROM {relation} WHERE project = {project} AND seq <= {position} AND (changed IS NULL OR changed <= {position})
     AND {conditions} AND (body IS NOT NULL OR erased IS NOT NULL)
 ORDER BY seq {direction} LIMIT {limit})
 
@@ -109,7 +112,7 @@ SELECT found.* FROM unnest($1::text[], $2::text[], $3::text[], $4::int[]) AS wan
 CROSS JOIN LATERAL (
     SELECT project, store, id, version, seq, author, label, integrity, schema_version, body, at, erased, commit_id,
            encode(sha256, 'hex') AS sha256
-    FROM records
+    FROM current_records
     WHERE project = wanted.project AND store = wanted.store AND id = wanted.id AND version = wanted.version
     UNION ALL
     SELECT project, store, id, version, seq, author, label, integrity, schema_version, body, at, erased, commit_id,

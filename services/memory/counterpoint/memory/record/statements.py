@@ -15,7 +15,6 @@ from counterpoint.proto.memory import EdgeWalk, Filter, List
 
 _SQL = load_statements(__package__)
 
-RECORDS_BY_KEY, RECORD_BY_KEY = _SQL["records_by_key"], _SQL["record_by_key"]
 KEYS = frozenset({"state", "error_signature", "source", "target", "parent_run_id", "root_run_id", "job", "namespace"})
 """Fields of bodies that have an indexed column."""
 KEY_CHARS = 200
@@ -25,7 +24,7 @@ _FIELD = re.compile(r"[a-z][a-z0-9_]{0,40}")
 
 def conditions(query: List, *, indexed: bool = True) -> tuple[list[str], list[Any]]:
     """Return the conditions of a list on each record, and their values; with `indexed` by the generated columns,
-    which the history lacks. Raises `Permanent` for an illegal field name."""
+    which history and view lack. Raises `Permanent` for an illegal field name."""
     clauses = ["store = $1"]
     values: list[Any] = [query.store]
 
@@ -53,16 +52,32 @@ def conditions(query: List, *, indexed: bool = True) -> tuple[list[str], list[An
     return clauses, values
 
 
+def relations(store: str) -> tuple[str, ...]:
+    """Return the relations that together have the current records of a store."""
+    return ("records", "joint_decisions") if store == "decisions" else ("records",)
+
+
+def records_by_key(stores: Sequence[str]) -> str:
+    """Return the statement that reads records by store and id: of several ones, or of one."""
+    name = "record_by_key" if len(stores) == 1 else "records_by_key"
+    return _SQL[name].format(relation="current_records" if "decisions" in stores else "records")
+
+
 def listing(query: List, projects: Sequence[str]) -> tuple[str, list[Any]]:
     """Return the statement of a list over the records of some projects, and its values. Its result has one row more
     than the limit if there are more. Raises `Permanent` as `conditions` does."""
-    clauses, values = conditions(query)
+    places = relations(query.store)
+    clauses, values = conditions(query, indexed=places == ("records",))
     clauses.append("body IS NOT NULL")
     parts = (
         _SQL["list_of_project"].format(
-            project=f"${len(values) + n}", conditions=" AND ".join(clauses), **order_and_limit(query)
+            relation=relation,
+            project=f"${len(values) + n}",
+            conditions=" AND ".join(clauses),
+            **order_and_limit(query),
         )
         for n in range(1, len(projects) + 1)
+        for relation in places
     )
     return union_of_lists(query, parts), [*values, *projects]
 

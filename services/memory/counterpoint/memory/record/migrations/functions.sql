@@ -15,17 +15,20 @@
 -- Rows are looked up by LATERAL subqueries with a LIMIT. This forces one index lookup by the full key for each row, even
 -- if the tables have no statistics yet; a plain join may be planned as a scan of all rows of the project.
 
--- Parameters of commit_steps, one composite each, in the order of the steps. `step` is the 1-based index of a row's step.
+-- Parameters of commit_steps, one composite each, in the order of the steps. `step` is the 1-based index of a row's step;
+-- `number` is that of a write among all writes, those of joint decisions included.
 CREATE TYPE step_row AS (
     id uuid, consumer text, message text, step text, last boolean, fence bigint, task text, version int, ended_ok boolean,
-    reads text, cause uuid, packed bytea, audit text, kind text, salt bytea, outcome text, reply text, trace text
+    reads text, cause uuid, packed bytea, audit text, kind text, salt bytea, outcome text, reply text, trace text,
+    writes_before int, writes int, messages_before int
 );
 CREATE TYPE cancelled_timer_row AS (timer text, sender text, task text);
 CREATE TYPE write_row AS (
-    step int, store text, id text, expect int, body text, task text, author text, label smallint, integrity smallint,
-    sha bytea, schema int, place bigint, at timestamptz
+    step int, number int, store text, id text, expect int, body text, task text, author text, label smallint,
+    integrity smallint, sha bytea, schema int, place bigint, at timestamptz, decision_id text, decision_number int,
+    decision_sha bytea, decision text
 );
--- `records` are 1-based indexes of write rows, ascending.
+-- `records` are numbers of writes, ascending.
 CREATE TYPE message_row AS (
     step int, id uuid, type text, subject text, task text, versioned boolean, audience text[], body text, label smallint,
     integrity smallint, due timestamptz, timer text, live boolean, structured boolean,
@@ -38,6 +41,28 @@ CREATE TYPE vector_row AS (
 -- `vector` is the 1-based index of the vector row.
 CREATE TYPE embedding_row AS (vector int, model text, embedding text);
 
+-- Gives the joint decisions of some actions, and these decisions, rows of their own, because one of both is written.
+CREATE FUNCTION separate_decisions(p_project text, p_writes write_row[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    rows_joint tid[];
+BEGIN
+    SELECT array_agg(found.ctid) INTO rows_joint FROM unnest(p_writes) AS w
+    CROSS JOIN LATERAL (
+        SELECT ctid FROM records
+        WHERE w.store = 'actions' AND project = p_project AND store = 'actions' AND id = w.id AND decision_id IS NOT NULL
+        UNION ALL
+        SELECT ctid FROM records WHERE w.store = 'decisions' AND project = p_project AND decision_id = w.id) AS found
+    WHERE w.expect > 0;
+    IF rows_joint IS NULL THEN RETURN; END IF;
+    INSERT INTO records (project, store, id, version, seq, task_id, author, label, integrity, schema_version, body, sha256,
+                         commit_id, at)
+    SELECT project, 'decisions', decision_id, 1, decision_seq, task_id, author, label, integrity, schema_version,
+           decision_body(project, body, decision), decision_sha256, commit_id, at
+    FROM records WHERE ctid = ANY (rows_joint);
+    UPDATE records SET decision_id = NULL, decision_seq = NULL, decision_sha256 = NULL, decision = NULL
+    WHERE ctid = ANY (rows_joint);
+END $$;
+
 CREATE FUNCTION commit_steps(
     p_epoch bigint, p_project text, p_steps step_row[], p_cancelled cancelled_timer_row[], p_writes write_row[],
     p_messages message_row[], p_vectors vector_row[], p_embeddings embedding_row[]
@@ -45,7 +70,8 @@ CREATE FUNCTION commit_steps(
     message_id uuid, message_seq bigint, message_version int, error_code text, error_text text, error_detail text
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    wrote int := cardinality(p_writes);
+    rows_written int := cardinality(p_writes);
+    wrote int := coalesce((p_steps[cardinality(p_steps)]).writes_before + (p_steps[cardinality(p_steps)]).writes, 0);
     sent int := cardinality(p_messages);
     commits uuid[] := ARRAY(SELECT s.id FROM unnest(p_steps) WITH ORDINALITY AS s ORDER BY ordinality);
     base bigint;
@@ -94,14 +120,19 @@ BEGIN
 
     IF wrote > 0 THEN
         INSERT INTO records (project, store, id, version, seq, task_id, author, label, integrity, body, sha256,
-                             schema_version, commit_id)
-        SELECT p_project, w.store, w.id, 1, base + w.ordinality, w.task, w.author, w.label, w.integrity, w.body::jsonb, w.sha,
-               w.schema, commits[w.step]
-        FROM unnest(p_writes) WITH ORDINALITY AS w
+                             schema_version, commit_id, decision_id, decision_seq, decision_sha256, decision)
+        SELECT p_project, w.store, w.id, 1, base + w.number, w.task, w.author, w.label, w.integrity, w.body::jsonb, w.sha,
+               w.schema, commits[w.step], w.decision_id, base + w.decision_number, w.decision_sha, w.decision::jsonb
+        FROM unnest(p_writes) AS w
         WHERE w.expect = 0
+          AND (w.store <> 'decisions' OR NOT EXISTS (
+              SELECT FROM records WHERE project = p_project AND decision_id = w.id))
+          AND (w.decision_id IS NULL OR NOT EXISTS (
+              SELECT FROM records WHERE project = p_project AND store = 'decisions' AND id = w.decision_id))
         ON CONFLICT DO NOTHING;
         GET DIAGNOSTICS done = ROW_COUNT;
-        IF done < wrote THEN
+        IF done < rows_written THEN
+            PERFORM separate_decisions(p_project, p_writes);
             SELECT w.store, w.id, w.schema, r.schema_version INTO fault
             FROM unnest(p_writes) AS w
             CROSS JOIN LATERAL (
@@ -114,19 +145,19 @@ BEGIN
             INSERT INTO history (project, store, id, version, seq, task_id, author, label, integrity, schema_version,
                                  body, sha256, commit_id, at, changed, superseded)
             SELECT r.project, r.store, r.id, r.version, r.seq, r.task_id, r.author, r.label, r.integrity,
-                   r.schema_version, r.body, r.sha256, r.commit_id, r.at, r.changed, base + w.ordinality
-            FROM unnest(p_writes) WITH ORDINALITY AS w
+                   r.schema_version, r.body, r.sha256, r.commit_id, r.at, r.changed, base + w.number
+            FROM unnest(p_writes) AS w
             CROSS JOIN LATERAL (
                 SELECT * FROM records WHERE project = p_project AND store = w.store AND id = w.id LIMIT 1) AS r
             WHERE w.expect > 0 AND r.version = w.expect
             ON CONFLICT DO NOTHING;
             WITH changed AS (
                 UPDATE records r
-                SET version = w.expect + 1, seq = coalesce(w.place, base + w.ordinality),
-                    changed = CASE WHEN w.place IS NOT NULL THEN base + w.ordinality END, task_id = w.task,
+                SET version = w.expect + 1, seq = coalesce(w.place, base + w.number),
+                    changed = CASE WHEN w.place IS NOT NULL THEN base + w.number END, task_id = w.task,
                     author = w.author, label = w.label, integrity = w.integrity, body = w.body::jsonb, sha256 = w.sha,
                     schema_version = w.schema, commit_id = commits[w.step], at = coalesce(w.at, now())
-                FROM unnest(p_writes) WITH ORDINALITY AS w
+                FROM unnest(p_writes) AS w
                 CROSS JOIN LATERAL (
                     SELECT ctid FROM records
                     WHERE project = p_project AND store = w.store AND id = w.id AND version = w.expect
@@ -135,11 +166,14 @@ BEGIN
                 RETURNING 1)
             SELECT done + count(*) INTO done FROM changed;
         END IF;
-        IF done < wrote THEN
+        IF done < rows_written THEN
             SELECT w.store, w.id, w.expect, r.version, w.expect = 0 AND r.version > 0 AND r.body IS NULL AS deleted INTO fault
-            FROM unnest(p_writes) AS w
+            FROM (
+                SELECT store, id, expect FROM unnest(p_writes)
+                UNION ALL
+                SELECT 'decisions', decision_id, 0 FROM unnest(p_writes) WHERE decision_id IS NOT NULL) AS w
             LEFT JOIN LATERAL (
-                SELECT * FROM records WHERE project = p_project AND store = w.store AND id = w.id LIMIT 1) AS r ON true
+                SELECT * FROM current_records WHERE project = p_project AND store = w.store AND id = w.id LIMIT 1) AS r ON true
             WHERE r.version IS DISTINCT FROM w.expect + 1 OR r.commit_id <> ALL (commits) LIMIT 1;
             IF fault.deleted THEN
                 RAISE EXCEPTION '%/%', fault.store, fault.id USING ERRCODE = 'CP012', DETAIL = fault.version;
@@ -254,10 +288,9 @@ BEGIN
            sha256(l.salt || coalesce(before.leaf, '') || convert_to(l.body, 'UTF8'))
     FROM (
         SELECT t.ordinality AS n, t.id, t.kind, t.task, t.salt,
-               format('{"placed":[%s,%s,%s],', base + (SELECT count(*) FROM unnest(p_writes) AS w WHERE w.step < t.ordinality),
-                      base + wrote + (SELECT count(*) FROM unnest(p_messages) AS m WHERE m.step < t.ordinality),
+               format('{"placed":[%s,%s,%s],', base + t.writes_before, base + wrote + t.messages_before,
                       (extract(epoch FROM now()) * 1000000)::bigint) || substr(t.audit, 2) AS body,
-               base + (SELECT count(*) FROM unnest(p_writes) AS w WHERE w.step <= t.ordinality) AS seq
+               base + t.writes_before + t.writes AS seq
         FROM unnest(p_steps) WITH ORDINALITY AS t OFFSET 0) AS l
     LEFT JOIN LATERAL (
         SELECT a.leaf FROM audit a

@@ -1,0 +1,255 @@
+"""Commits of the ledger: reservations and settlements of calls in the stores `spend` and `model_calls`.
+
+The token of a call is the capability of its commits, so memory checks it: its signature, expiry and task, and the
+label of what was read. Calls with the same authority, which wait for the same records, share a commit under the token
+of one of them. Every token is checked before by a query of its own.
+"""
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakValueDictionary
+
+from counterpoint.client import Memory, put, record
+from counterpoint.manager.gateway.call_request import CallRequest
+from counterpoint.manager.gateway.ledger import CallState, CallUsage, ModelCallRecord, SoftLimitReached, SpendRecord
+from counterpoint.manager.gateway.reservation_input import CallingTask, ReservationInput, read_reservation_input
+from counterpoint.manager.gateway.spending import Spending
+from counterpoint.manager.gateway.work_groups import WorkGroups
+from counterpoint.proto.errors import Conflict, Denied, ErrorCode, Transient
+from counterpoint.proto.memory import Commit, CommitReply, Get, Item, Origin, Write
+from counterpoint.proto.messages import utc_now
+
+MemoryForOrigin = Callable[[Origin], Memory]
+
+_ATTEMPTS = 20
+_GROUP = 32
+_GROUP_CHARS = 128 * 1024
+"""Limits of a group: its calls, and the length of their responses."""
+_REMEMBERED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class PendingReservation:
+    """A call to reserve at its estimate, as `call`, and what was read for it by `memory`, which the commit rests on."""
+
+    request: CallRequest
+    call_id: str
+    estimate: CallUsage
+    memory: Memory
+    found: ReservationInput
+    call: Callable[[ReservationInput], ModelCallRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSettlement:
+    """The outcome of a call to record; `limited_by` the spending under limits that it counts against, as far as known.
+    `response` is None if it is not kept."""
+
+    request: CallRequest
+    call_id: str
+    limited_by: tuple[str, ...]
+    state: CallState
+    usage: CallUsage
+    response: Mapping[str, Any] | None
+    error: str | None
+
+
+class LedgerCommits:
+    """Reserves and settles calls in groups. `memory_for` gives memory for an origin; `job_tokens` are token limits by
+    job."""
+
+    def __init__(self, memory_for: MemoryForOrigin, job_tokens: Mapping[str, int]) -> None:
+        self._memory_for = memory_for
+        self._job_tokens = job_tokens
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._reserving = WorkGroups[PendingReservation, ModelCallRecord](self._reserve, _GROUP)
+        self._settling = WorkGroups[PendingSettlement, bool](
+            self._settle, _GROUP, weight=lambda each: len(str(each.response)), max_weight=_GROUP_CHARS
+        )
+        self._written: dict[tuple[str, str], int] = {}
+        self._last: dict[tuple[str, str], ReservationInput] = {}
+
+    def close(self) -> None:
+        """Cancel all commits."""
+        self._reserving.close()
+        self._settling.close()
+
+    def known_task(self, request: CallRequest) -> CallingTask | None:
+        """Return the task of a request as it was last read."""
+        last = self._last.get((request.grant.project, request.scope))
+        return last.task if last else None
+
+    async def read(self, request: CallRequest, *call_ids: str) -> tuple[Memory, ReservationInput]:
+        """Return what reservations of calls rest on, and memory with this read set. Raises `Denied` or `Transient`."""
+        memory, key = self.memory(request), (request.grant.project, request.scope)
+        limit_ids = self._last[key].limit_ids if key in self._last else ()
+        found = await read_reservation_input(memory, request.grant, request.scope, call_ids, limit_ids)
+        _remember(self._last, key, found)
+        return memory, found
+
+    async def reserve(self, pending: PendingReservation) -> ModelCallRecord:
+        """Return the record of a reserved call. Raises `Denied` or `SoftLimitReached` when a limit does not cover it,
+        `Conflict` if the call is there already, or `Transient`."""
+        return await self._reserving.process(pending.request.authority, pending)
+
+    async def settle(self, pending: PendingSettlement) -> bool:
+        """Record the outcome of a call; return whether it was not settled before. Raises `Conflict`, `Denied`,
+        `Permanent` or `Transient`."""
+        return await self._settling.process(pending.request.authority, pending)
+
+    def memory(self, request: CallRequest) -> Memory:
+        """Return memory with its own read set, for one read and one commit."""
+        grant = request.grant
+        return self._memory_for(
+            Origin(
+                message_id=grant.message,
+                run=secrets.randbits(48),
+                project=grant.project,
+                task_id=grant.task,
+                capability=request.token,
+            )
+        )
+
+    async def _reserve(self, group: Sequence[PendingReservation]) -> Sequence[ModelCallRecord | Exception]:
+        newest = group[-1]
+        request, memory, found = newest.request, newest.memory, newest.found
+        async with self._lock(request.grant.project, request.scope):
+            for attempt in range(_ATTEMPTS):
+                async with self._of_limits(request, limited=bool(found.limited)):
+                    if attempt or self._is_stale(request, found):
+                        memory, found = await self.read(request, *(each.call_id for each in group))
+                    try:
+                        return await self._commit_reservations(memory, group, found)
+                    except Conflict:
+                        continue
+        return [Transient("too many calls of the same task at once", retry_after_s=0.5)] * len(group)
+
+    async def _commit_reservations(
+        self, memory: Memory, group: Sequence[PendingReservation], found: ReservationInput
+    ) -> list[ModelCallRecord | Exception]:
+        request = group[0].request
+        spend = SpendRecord.initial(request.grant.task, found.task.budget)
+        if found.spend is not None:
+            spend = record(found.spend, SpendRecord)
+        if request.grant.task is None:
+            spend = spend.model_copy(update={"limit_tokens": self._job_tokens.get(request.scope)})
+        spending = Spending(request.scope, spend, found.spend, found.limited)
+        outcomes, writes = list[ModelCallRecord | Exception](), dict[str, Write]()
+        for each in group:
+            if each.call_id in found.calls or each.call_id in writes:
+                outcomes.append(Conflict("model_calls", each.call_id))
+                continue
+            try:
+                spending.reserve(each.estimate, deferrable=each.request.deferrable)
+            except (Denied, SoftLimitReached) as refused:
+                outcomes.append(refused)
+            else:
+                call = each.call(found)
+                writes[each.call_id] = put("model_calls", each.call_id, call)
+                outcomes.append(call)
+        if changed := spending.writes():
+            step = _step("reserve", list(writes)) if writes else f"refuse {group[0].call_id} {_version(found.spend)}"
+            reply = await memory.step(Commit(step=step, last=False, writes=(*changed, *writes.values())))
+            if reply.status == "stale":
+                ended = Denied(ErrorCode.ENDED, "a task that is still at the work that the token was made for")
+                return [ended if isinstance(each, ModelCallRecord) else each for each in outcomes]
+            if reply.status != "done":
+                raise Conflict("spend", request.scope)
+            self._note(request, reply)
+        return outcomes
+
+    async def _settle(self, group: Sequence[PendingSettlement]) -> Sequence[bool | Exception]:
+        request = group[-1].request
+        limit_ids = {each for settlement in group for each in settlement.limited_by}
+        async with self._of_limits(request, limited=bool(limit_ids)):
+            memory = self.memory(request)
+            keys = [*(("model_calls", each.call_id) for each in group), *(("spend", each) for each in limit_ids)]
+            items = await _items(memory, *keys, ("spend", request.scope))
+            calls = [record(item, ModelCallRecord) for (store, _), item in items.items() if store == "model_calls"]
+            more = {each for call in calls for each in call.limited_by} - limit_ids
+            items |= await _items(memory, *(("spend", each) for each in more))
+            spent = {each: record(item, SpendRecord) for (store, each), item in items.items() if store == "spend"}
+            counted = set[str]()
+            outcomes, writes = list[bool](), list[Write]()
+            for each in group:
+                item = items.get(("model_calls", each.call_id))
+                call = record(item, ModelCallRecord) if item else None
+                outcomes.append(call is not None and call.state == CallState.RESERVED)
+                if call is None or call.state != CallState.RESERVED:
+                    continue
+                ended = call.ended(each.state, each.usage, utc_now(), response=each.response, error=each.error)
+                writes.append(put("model_calls", each.call_id, ended, existing=item))
+                for spend_id in (request.scope, *call.limited_by):
+                    if spend_id in spent:
+                        spent[spend_id] = spent[spend_id].with_settled(call.estimate, each.state, each.usage)
+                        counted.add(spend_id)
+            if writes:
+                writes += (
+                    put("spend", each, after, existing=items["spend", each])
+                    for each, after in spent.items()
+                    if each in counted
+                )
+                bare = "" if all(each.response is not None for each in group) else " bare"
+                step = _step("settle", [write.id for write in writes if write.store == "model_calls"])
+                self._note(request, await memory.step(Commit(step=step + bare, last=False, writes=tuple(writes))))
+        return outcomes
+
+    def _is_stale(self, request: CallRequest, found: ReservationInput) -> bool:
+        """Whether this process has written spending after it was read."""
+        items = {request.scope: found.spend, **{limit.spend_id: item for limit, _, item in found.limited}}
+        project = request.grant.project
+        return any(_version(item) < self._written.get((project, each), 0) for each, item in items.items())
+
+    def _note(self, request: CallRequest, reply: CommitReply) -> None:
+        for name, version in reply.versions.items():
+            store, _, record_id = name.partition("/")
+            if store == "spend":
+                _remember(self._written, (request.grant.project, record_id), version)
+
+    @asynccontextmanager
+    async def _of_limits(self, request: CallRequest, *, limited: bool) -> AsyncIterator[None]:
+        """Hold the lock of the limits of a project, if there are any."""
+        if not limited:
+            yield
+            return
+        async with self._lock(request.grant.project):
+            yield
+
+    def _lock(self, project: str, scope: str = "") -> asyncio.Lock:
+        """Return the lock of a budget, or of the limits of a project, in this process.
+
+        The versions of the records detect other processes.
+        """
+        lock = self._locks.get((project, scope))
+        if lock is None:
+            lock = self._locks[project, scope] = asyncio.Lock()
+        return lock
+
+
+async def _items(memory: Memory, *keys: tuple[str, str]) -> dict[tuple[str, str], Item]:
+    """Return the records with these stores and ids that are there."""
+    results = await memory.query(*(Get(store=store, id=each) for store, each in keys))
+    return {key: result.items[0] for key, result in zip(keys, results, strict=True) if result.items}
+
+
+def _step(name: str, call_ids: Sequence[str]) -> str:
+    """Return the name of a step for some calls: others have another one."""
+    if len(call_ids) == 1:
+        return f"{name} {call_ids[0]}"
+    return f"{name} {len(call_ids)} {hashlib.sha256(' '.join(call_ids).encode()).hexdigest()[:32]}"
+
+
+def _version(item: Item | None) -> int:
+    return item.version if item else 0
+
+
+def _remember(table: dict[Any, Any], key: Any, value: Any) -> None:
+    """Set a value in a table that is emptied when it is full."""
+    if len(table) >= _REMEMBERED:
+        table.clear()
+    table[key] = value

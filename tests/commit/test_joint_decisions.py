@@ -1,0 +1,145 @@
+"""A decision is stored in the row of its action, and read, searched, taken back, erased and verified as a record."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from memory_service.house import PERSON, House, decision
+from memory_service.learning_project import wish
+
+from counterpoint.memory.record.canonical import canonical
+from counterpoint.memory.record.joint_decisions import _SAME, joint_decisions
+from counterpoint.memory.record.plan import PlannedWrite
+from counterpoint.proto.ids import new_id
+from counterpoint.proto.memory import Get, Line, List, Outgoing, Write
+
+ROWS = "SELECT count(*) FROM records WHERE project = $1 AND store = 'decisions'"
+JOINT = "SELECT count(*) FROM records WHERE project = $1 AND decision_id IS NOT NULL"
+VALUES: st.SearchStrategy[Any] = st.sampled_from(["text", 1, 1.0, True, None, [1], [1.0], [True], {}])
+
+
+def pair(project: str, task: str = "t-1", **changes: Any) -> tuple[Write, Outgoing]:
+    """An action, and the decision that it names."""
+    made = decision(task_id=task, project=project, reasoning="the runbook says so", sources=[], **changes)
+    body = {
+        "action_id": new_id(),
+        "task_id": task,
+        "agent": made.data["agent"],
+        "kind": made.data["decision_type"],
+        "reasoning": made.data["reasoning"],
+        "result": made.data["decision"],
+        "sources": made.data["sources"],
+        "at": made.data["made_at"],
+        "decision_id": made.data["decision_id"],
+    }
+    return Write(store="actions", id=body["action_id"], body=body), made
+
+
+async def decided(house: House, project: str) -> tuple[Write, Outgoing]:
+    """A commit with an action and its decision, in one row."""
+    action, made = pair(project)
+    origin = house.handed(await house.delegated(project, "t-1"))
+    await house.done("developer", origin, step="decide", last=False, writes=(action,), messages=(made,))
+    assert await counts(house, project) == (0, 1)
+    return action, made
+
+
+async def counts(house: House, project: str) -> tuple[int, int]:
+    async with house.superuser() as connection:
+        return await connection.fetchval(ROWS, project), await connection.fetchval(JOINT, project)
+
+
+async def read(house: House, project: str, query: Any) -> list[tuple[str, int, Any]]:
+    found = await house.found("router", house.standing(project), query)
+    return [(each.id, each.version, each.body) for each in found.items]
+
+
+def row(store: str, record_id: str, body: dict[str, Any]) -> PlannedWrite:
+    return PlannedWrite(store, record_id, 0, canonical(body), "t-1", "developer", 1, 1, b"")
+
+
+@given(
+    st.dictionaries(st.sampled_from([*_SAME.values(), "after"]), VALUES),
+    st.dictionaries(st.sampled_from([*_SAME, "project", "confidence"]), VALUES),
+)
+def test_a_decision_is_the_same_again_or_has_a_row_of_its_own(action: dict[str, Any], made: dict[str, Any]) -> None:
+    action |= {"decision_id": "d-1"}
+    writes = row("actions", "a-1", action), row("decisions", "d-1", made)
+    for at, fields in joint_decisions("orders", writes).values():
+        implied = {name: action.get(field) for name, field in _SAME.items()} | {"project": "orders"}
+        assert canonical(implied | json.loads(fields)) == writes[at].body
+
+
+def test_stamps_that_differ_and_later_versions_are_not_joint() -> None:
+    action, made = pair("orders")
+    one, other = row("actions", action.id, action.body or {}), row("decisions", made.data["decision_id"], made.data)
+    assert joint_decisions("orders", (one, other))
+    for change in ({"label": 2}, {"integrity": 0}, {"author": "judge"}, {"expect": 1}, {"place": 7}):
+        changed = PlannedWrite(**{name: getattr(other, name) for name in PlannedWrite.__slots__} | change)
+        assert not joint_decisions("orders", (one, changed)), change
+
+
+async def test_a_joint_decision_is_read_as_a_record(house: House, project: str) -> None:
+    action, made = await decided(house, project)
+    decision_id, whole = made.data["decision_id"], [(made.data["decision_id"], 1, made.data)]
+    for query in (
+        Get(store="decisions", id=decision_id),
+        List(store="decisions", task_id="t-1"),
+        List(store="decisions", where={"decision_type": made.data["decision_type"]}),
+        Get(store="decisions", id=decision_id, as_of="2100-01-01T00:00:00Z"),
+        List(store="decisions", where={"agent": made.data["agent"]}, as_of="2100-01-01T00:00:00Z"),
+    ):
+        assert await read(house, project, query) == whole, query
+    assert await read(house, project, List(store="decisions", where={"agent": "nobody"})) == []
+    assert await read(house, project, Line(task_id="t-1")) == [(action.id, 1, action.body)]
+    assert await read(house, f"{project}-b", Get(store="decisions", id=decision_id)) == []
+    assert (await house.verify(project))["ok"]
+
+
+@pytest.mark.parametrize("which", ["actions", "decisions"])
+async def test_one_that_is_taken_back_leaves_the_other(house: House, project: str, which: str) -> None:
+    action, made = await decided(house, project)
+    ids = {"actions": action.id, "decisions": made.data["decision_id"]}
+    bodies = {"actions": action.body, "decisions": made.data}
+    other = next(store for store in ids if store != which)
+    quarantined = await wish(house, project, "quarantine", store=which, id=ids[which])
+    assert await counts(house, project) == (1, 0)
+    assert await house.body(project, which, ids[which]) is None
+    assert await house.body(project, other, ids[other]) == bodies[other]
+    assert (await house.verify(project))["ok"]
+    await wish(house, project, "lift", id=quarantined)
+    for store in ids:
+        assert await house.body(project, store, ids[store]) == bodies[store]
+    assert (await house.verify(project))["ok"]
+
+
+async def test_an_erased_task_leaves_nothing_of_a_joint_decision(house: House, project: str) -> None:
+    _, made = await decided(house, project)
+    body = {"scope": "task", "what": "t-1", "reason": "asked for"}
+    origin = house.standing(project, principal=PERSON)
+    await house.done("router", origin, writes=(Write(store="erasures", id=new_id(), body=body),))
+    async with house.superuser() as connection:
+        for table in ("records", "history", "messages", "audit"):
+            like = f"SELECT count(*) FROM {table} t WHERE project = $1 AND t::text LIKE '%the runbook says so%'"
+            assert await connection.fetchval(like, project) == 0, table
+    assert await house.body(project, "decisions", made.data["decision_id"]) is None
+    assert (await house.verify(project))["ok"]
+
+
+async def test_an_id_that_exists_is_a_conflict_in_either_form(house: House, project: str) -> None:
+    _, made = await decided(house, project)
+    origin = house.handed(await house.delegated(project, "t-2"))
+    again = pair(project, "t-2", decision_id=made.data["decision_id"])
+    for step, commit in (
+        ("joint", {"writes": (again[0],), "messages": (again[1],)}),
+        ("alone", {"messages": (again[1],)}),
+    ):
+        with pytest.raises(AssertionError, match="conflict"):
+            await house.done("developer", origin, step=step, last=False, **commit)
+    assert await house.body(project, "decisions", made.data["decision_id"]) == made.data
+    alone = pair(project, "t-2")
+    await house.done("developer", origin, step="own row", last=False, messages=(alone[1],))
+    with pytest.raises(AssertionError, match="conflict"):
+        await house.done("developer", origin, step="second", last=False, writes=(alone[0],), messages=(alone[1],))
