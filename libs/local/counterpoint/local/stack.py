@@ -34,7 +34,7 @@ from counterpoint.local.service import (
     environment,
 )
 from counterpoint.local.settings import local_settings
-from counterpoint.local.state_file import ProcessIdentity, StateFile, is_free
+from counterpoint.local.state_file import RESTORING, ProcessIdentity, StateFile, is_free
 from counterpoint.local.supervisor import Supervisor
 from counterpoint.local.valkey import ValkeyServer
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
@@ -190,6 +190,9 @@ class Stack:
 
     async def _start(self, state: StateFile) -> None:
         self._state = state
+        if (self.data_dir / RESTORING).exists():
+            problem = "a restore into it was interrupted: run it again, or delete the folder"
+            raise Permanent(ErrorCode.RESTORE_UNFINISHED, (Problem(field=str(self.data_dir), problem=problem),))
         (self.data_dir / "endpoints.json").unlink(missing_ok=True)
         state.supervised_by(ProcessIdentity.of(os.getpid()))
         with self._stage("sweep"):

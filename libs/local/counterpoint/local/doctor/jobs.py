@@ -25,11 +25,24 @@ async def examine_nats(
         env["COUNTERPOINT_STREAMS_BYTES"] = str(streams_bytes)
     if ca := inherited.get("COUNTERPOINT_NATS_CA"):
         env["COUNTERPOINT_NATS_CA"] = ca
-    return await _run("nats", "counterpoint.bus.preflight", env, inherited)
+    return await _run("nats", ("counterpoint.bus.preflight",), env, inherited)
 
 
 async def examine_postgres(urls: PostgresUrls, credentials: Credentials, inherited: Mapping[str, str]) -> list[Finding]:
     """Check a PostgreSQL server with the superuser's login; with those of the roles if they exist already."""
+    return await _examine_postgres(urls, credentials, inherited)
+
+
+async def examine_empty_postgres(
+    urls: PostgresUrls, credentials: Credentials, inherited: Mapping[str, str]
+) -> list[Finding]:
+    """As `examine_postgres`, with a finding `postgres content` about tables: none, ours (a warning), or others."""
+    return await _examine_postgres(urls, credentials, inherited, "--empty")
+
+
+async def _examine_postgres(
+    urls: PostgresUrls, credentials: Credentials, inherited: Mapping[str, str], *options: str
+) -> list[Finding]:
     env = {
         "COUNTERPOINT_POSTGRES_OWNER_URL": urls.owner,
         "COUNTERPOINT_POSTGRES_URL": urls.memory,
@@ -37,14 +50,14 @@ async def examine_postgres(urls: PostgresUrls, credentials: Credentials, inherit
     }
     if not urls.prepared:
         env["COUNTERPOINT_POSTGRES_ADMIN_URL"] = urls.admin
-    return await _run("postgres", "counterpoint.memory.record.preflight", env, inherited)
+    return await _run("postgres", ("counterpoint.memory.record.preflight", *options), env, inherited)
 
 
-async def _run(check: str, module: str, env: dict[str, str], inherited: Mapping[str, str]) -> list[Finding]:
+async def _run(check: str, module: tuple[str, ...], env: dict[str, str], inherited: Mapping[str, str]) -> list[Finding]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        module,
+        *module,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

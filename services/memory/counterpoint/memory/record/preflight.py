@@ -1,11 +1,13 @@
 """Checks of a PostgreSQL server before anything is created on it: `python -m counterpoint.memory.record.preflight`.
 
-With `COUNTERPOINT_POSTGRES_ADMIN_URL` a superuser will create roles and database; otherwise they exist already.
+With `COUNTERPOINT_POSTGRES_ADMIN_URL` a superuser will create roles and database; otherwise they exist already. With
+`--empty` there is a finding about the content of the database.
 """
 
 import asyncio
 import os
 import ssl
+import sys
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -31,10 +33,12 @@ _TIMEOUT_S = 5
 _UNREACHABLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ssl.SSLError, ValueError)
 
 
-async def examine(owner_url: str, memory_url: str, admin_url: str | None, installation: str | None) -> list[Finding]:
+async def examine(
+    owner_url: str, memory_url: str, admin_url: str | None, installation: str | None, empty: bool = False
+) -> list[Finding]:
     """Check the logins, versions, rights, extension and clock of a server, and whose the database is."""
     if admin_url is not None:
-        return await _as_administrator(admin_url, owner_url, installation)
+        return await _as_administrator(admin_url, owner_url, installation, empty)
     findings: list[Finding] = []
     async with _connected(owner_url, findings) as owner:
         if owner is not None:
@@ -43,7 +47,7 @@ async def examine(owner_url: str, memory_url: str, admin_url: str | None, instal
             findings += [*_server(facts), rights, _vector(facts, created=True)]
             findings.append(clock_finding(f"{CHECK} clock", ahead_s))
             if rights.level == Level.OK:
-                findings += await _installation(owner, installation)
+                findings += await _installation(owner, installation, empty)
     if findings[0].level != Level.OK:
         return findings
     async with _connected(memory_url, findings) as memory:
@@ -52,7 +56,7 @@ async def examine(owner_url: str, memory_url: str, admin_url: str | None, instal
     return findings
 
 
-async def _as_administrator(admin_url: str, owner_url: str, installation: str | None) -> list[Finding]:
+async def _as_administrator(admin_url: str, owner_url: str, installation: str | None, empty: bool) -> list[Finding]:
     findings: list[Finding] = []
     async with _connected(admin_url, findings) as admin:
         if admin is None:
@@ -69,7 +73,7 @@ async def _as_administrator(admin_url: str, owner_url: str, installation: str | 
         ours = urlsplit(admin_url)._replace(path=f"/{_database(owner_url)}").geturl()
         async with _connected(ours, findings) as inside:
             if inside is not None:
-                findings += await _installation(inside, installation)
+                findings += await _installation(inside, installation, empty)
     return findings
 
 
@@ -150,11 +154,21 @@ def _vector(facts: Any, created: bool) -> Finding:
     return Finding.ok(check, f"pgvector {version}")
 
 
-async def _installation(connection: "Connection", installation: str | None) -> list[Finding]:
+async def _installation(connection: "Connection", installation: str | None, empty: bool) -> list[Finding]:
+    """Compare the installation that the database belongs to; with `empty` also look for tables."""
     found = await owner_of(connection) if installation else None
     if found not in (None, installation):
         return [Finding.failed(f"{CHECK} database", OTHER, REMEDY)]
-    return []
+    return [await _content(connection, found)] if empty else []
+
+
+async def _content(connection: "Connection", installation: str | None) -> Finding:
+    check, tables = f"{CHECK} content", await connection.fetchval(_SQL["count_tables"])
+    if not tables:
+        return Finding.ok(check, "the database is empty")
+    if installation is not None:
+        return Finding.warning(check, "the database has the content of this installation", "name another one")
+    return Finding.failed(check, f"the database has {tables} tables", "name an empty one")
 
 
 async def _memory_role(connection: "Connection") -> list[Finding]:
@@ -182,6 +196,7 @@ def main() -> None:
                 environment["COUNTERPOINT_POSTGRES_URL"],
                 environment.get("COUNTERPOINT_POSTGRES_ADMIN_URL"),
                 environment.get("COUNTERPOINT_INSTALLATION"),
+                empty="--empty" in sys.argv[1:],
             )
         )
     )

@@ -111,3 +111,6 @@ SELECT current_setting('server_version_num')::int AS version, pg_is_in_recovery(
 -- name: role_facts
 SELECT rolsuper AS superuser, rolbypassrls AS bypasses, pg_has_role('counterpoint_owner', 'MEMBER') AS owner
 FROM pg_roles WHERE rolname = current_user
+
+-- name: count_tables
+SELECT count(*) FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE relkind = 'r' AND nspname = 'public'
