@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from counterpoint.bus.finding import Finding, Level
+from counterpoint.bus.check_result import CheckResult, Level
 from counterpoint.local.credentials import Credentials, load_credentials
 from counterpoint.local.disk_space import reserve_streams
 from counterpoint.local.doctor.servers import examine_external
@@ -56,7 +56,7 @@ def policy_authorization(passwords: dict[str, str]) -> str:
     return nats_config(passwords, publishers=local_settings().publishers)
 
 
-def refuse_unfit(findings: Iterable[Finding]) -> None:
+def refuse_unfit(findings: Iterable[CheckResult]) -> None:
     """Raise `Permanent` `engine_unfit` with each finding that prevents a start."""
     unfit = tuple(
         Problem(field=finding.check, problem=f"{finding.detail}; {finding.remedy}")

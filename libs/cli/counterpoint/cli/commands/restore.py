@@ -16,7 +16,7 @@ from counterpoint.cli.session import CommandSession
 @command("restore", Panel.OPERATE, "counterpoint restore counterpoint.backup --data-dir restored")
 def restore(
     session: CommandSession,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.", exists=True, dir_okay=False)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.")],
 ) -> None:
     """Restore a backup into an empty data folder, or into the empty database of COUNTERPOINT_POSTGRES_URL.
 

@@ -40,9 +40,7 @@ def verify(
     ] = None,
     backup: Annotated[
         Path | None,
-        typer.Option(
-            "--backup", help="Check a backup instead: its file and its audit log.", exists=True, dir_okay=False
-        ),
+        typer.Option("--backup", help="Check a backup instead: its file and its audit log."),
     ] = None,
 ) -> Exit | None:
     """Verify that no leaf of the audit log and no record was changed, added or removed."""

@@ -5,7 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
-from counterpoint.bus.finding import Level
+from counterpoint.bus.check_result import Level
 from counterpoint.local.backup.create import checkpoint_file
 from counterpoint.local.backup.dump import load
 from counterpoint.local.backup.opened import OpenedBackup
