@@ -79,7 +79,7 @@ OTHERS = [
     ("COUNTERPOINT_INSTALLATION", "migrate", "-"),
     *(
         (f"COUNTERPOINT_{name}", "command", "-")
-        for name in ("URL", "TOKEN", "DATA_DIR", "BACKUP_PASSPHRASE", "PROJECT")
+        for name in ("URL", "TOKEN", "CA", "DATA_DIR", "BACKUP_PASSPHRASE", "PROJECT")
     ),
 ]
 """Variables read without a settings class."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -14,7 +15,9 @@ import pytest_asyncio
 from deploy.external import OtherPostgres, other_postgres
 from nats.js.api import StreamConfig
 
+from counterpoint.cli.address import Address
 from counterpoint.local.credentials import Credentials, load_credentials
+from counterpoint.local.listen_addresses import ListenAddresses
 from counterpoint.local.nats import run_nats
 from counterpoint.local.postgres import roles_sql
 from counterpoint.local.private_files import private_folder
@@ -24,6 +27,7 @@ from counterpoint.local.stack import Stack, policy_authorization
 from counterpoint.local.valkey import run_valkey
 from counterpoint.proto.errors import Permanent
 
+TLS = Path(__file__).parents[1] / "data" / "tls"
 COMMAND = Path(sys.executable).with_name("counterpoint")
 ADMINISTRATOR = "postgresql://dba:dba@127.0.0.1:{port}/postgres"
 Configure = Callable[[str, str], None]
@@ -79,6 +83,27 @@ async def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
     return await asyncio.to_thread(subprocess.run, [COMMAND, *arguments], capture_output=True, text=True, check=False)
 
 
+def pinned(certificate: str = "cert.pem") -> ssl.SSLContext | bool:
+    """Trust this certificate alone, as the command does on the machine of the stack."""
+    return Address("", "", TLS / certificate, pinned=True).verification()
+
+
+async def speaks_tls(stack: Stack) -> None:
+    """Both APIs present the certificate, and answer neither without TLS nor to who trusts another one."""
+    endpoints = stack.endpoints
+    for url in (endpoints.http, endpoints.lineage):
+        assert url.startswith("https://")
+        async with httpx.AsyncClient(verify=pinned()) as http:
+            assert (await http.get(f"{url}/api/v1/namespaces")).status_code in (401, 404)
+            with pytest.raises(httpx.TransportError):
+                await http.get(url.replace("https", "http"))
+        async with httpx.AsyncClient(verify=pinned("other.pem")) as http:
+            with pytest.raises(httpx.ConnectError, match="certificate"):
+                await http.get(url)
+    listed = await run("tasks", "--json", "--data-dir", stack.data_dir)
+    assert json.loads(listed.stdout)["items"] == []
+
+
 async def refused(folder: Path) -> dict[str, str]:
     """The problems for which a start is refused, by check."""
     stack = Stack(folder, http_port=0)
@@ -103,12 +128,16 @@ async def test_it_runs_on_servers_of_its_owner_without_a_superuser(
     ):
         configure("COUNTERPOINT_NATS_URL", bus.url)
         configure("COUNTERPOINT_VALKEY_URL", valkey.url)
-        stack = Stack(tmp_path / "data", http_port=0)
+        addresses = ListenAddresses(http_port=0, tls_cert=str(TLS / "cert.pem"), tls_key=str(TLS / "key.pem"))
+        stack = Stack(tmp_path / "data", addresses=addresses)
         await stack.start()
         try:
+            await speaks_tls(stack)
             assert stack.endpoints.engines == {}
             headers = {"Authorization": f"Bearer {stack.endpoints.token}", "Prefer": "wait=30"}
-            async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=60) as http:
+            async with httpx.AsyncClient(
+                base_url=stack.endpoints.http, headers=headers, timeout=60, verify=pinned()
+            ) as http:
                 asked = await http.post("/v1/tasks", json={"kind": "question", "description": "Which resolvers?"})
                 assert asked.json()["waiting_for"] == "documents", asked.text
                 assert (await http.get("/v1/audit/verify")).json()["ok"]

@@ -173,15 +173,17 @@ class Stack:
         if self._inspect:
             pid = engines["postgres"].pid if "postgres" in engines else None
             engines["postgres"] = RunningEngine(pid=pid, dsn=wiring.postgres.inspect)
+        tls = bool(wiring.tls_cert)
         return Endpoints(
-            http=origin(wiring.http_host, wiring.http_port),
+            http=origin(wiring.http_host, wiring.http_port, tls=tls),
+            certificate=wiring.tls_cert or None,
             token=wiring.credentials.admin_token,
             nats=wiring.nats_url,
             users={
                 user: NatsUser(user=user, password=passwords[user], inbox_prefix=inbox_prefix(user))
                 for user in dict.fromkeys(("publisher", "observer", *local_settings().publishers))
             },
-            lineage=origin(wiring.lineage_host, wiring.lineage_port),
+            lineage=origin(wiring.lineage_host, wiring.lineage_port, tls=tls),
             services={
                 name: RunningService(pid=service.pid, health=service.health) for name, service in self._services.items()
             },
@@ -219,6 +221,8 @@ class Stack:
             http_host=given.http_host,
             lineage_host=given.lineage_host,
             gateway_host=given.gateway_host,
+            tls_cert=given.tls_cert,
+            tls_key=given.tls_key,
             streams_bytes=self._streams_bytes,
         )
         await _together(self._run_job("migrate"), self._run_job("provision"))

@@ -9,7 +9,13 @@ from pydantic import ValidationError
 from counterpoint.bus.check_result import CheckResult, Level
 from counterpoint.local.credentials import Credentials, read_credentials
 from counterpoint.local.doctor.jobs import examine_nats, examine_postgres
-from counterpoint.local.doctor.machine import examine_folder, examine_machine, examine_ports, examine_programs
+from counterpoint.local.doctor.machine import (
+    examine_folder,
+    examine_listening,
+    examine_machine,
+    examine_ports,
+    examine_programs,
+)
 from counterpoint.local.doctor.servers import examine_external, examine_http_servers
 from counterpoint.local.endpoints import read_endpoints
 from counterpoint.local.postgres import PostgresUrls
@@ -40,7 +46,12 @@ def examine(data_dir: Path, environ: Mapping[str, str]) -> list[CheckResult]:
     except Permanent as damaged:
         return [*findings, CheckResult.failed("secrets", str(damaged), "restore secrets.json from a backup")]
     state = status(data_dir)
-    findings += _stack(state) if state.running else examine_ports(environ)
+    listening = examine_listening(environ)
+    findings += listening
+    if state.running:
+        findings += _stack(state)
+    elif not any(finding.level == Level.FAILED for finding in listening):
+        findings += examine_ports(environ)
     return findings + asyncio.run(_servers(data_dir, settings, credentials, state, environ))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from counterpoint.bus.check_result import CheckResult
 from counterpoint.local.disk_space import MIB, reserve_streams
-from counterpoint.local.listen_addresses import listen_addresses
+from counterpoint.local.listen_addresses import exposure, listen_addresses
 from counterpoint.local.settings import LocalSettings
 from counterpoint.local.state_file import is_free
 from counterpoint.proto.errors import Permanent
@@ -59,12 +59,20 @@ def examine_folder(data_dir: Path, settings: LocalSettings) -> list[CheckResult]
     return [*findings, _disk(data_dir, existing, settings)]
 
 
-def examine_ports(environ: Mapping[str, str]) -> list[CheckResult]:
-    """Check that the configured ports are free. For a stack that does not run."""
+def examine_listening(environ: Mapping[str, str]) -> list[CheckResult]:
+    """Check the addresses and the certificate of the APIs."""
     try:
         given = listen_addresses(environ)
     except Permanent as wrong:
-        return [CheckResult.failed("ports", str(wrong), "correct the variable")]
+        return [CheckResult.failed("listening", str(wrong), "correct the variable")]
+    if warning := exposure(given):
+        return [CheckResult.warning("listening", *warning)]
+    return []
+
+
+def examine_ports(environ: Mapping[str, str]) -> list[CheckResult]:
+    """Check that the configured ports are free. For a stack that does not run, with legal settings."""
+    given = listen_addresses(environ)
     wanted = {
         "http": (given.http_host, given.http_port),
         "lineage": (given.lineage_host, given.lineage_port),
