@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from contract.pages import ROOT, table
@@ -125,7 +126,7 @@ def test_an_origin_is_a_url_of_that_port(host: str, port: int) -> None:
 
 
 TLS = Path(__file__).parents[1] / "data" / "tls"
-CERTIFICATE = {"tls_cert": str(TLS / "cert.pem"), "tls_key": str(TLS / "key.pem")}
+CERTIFICATE: dict[str, Any] = {"tls_cert": str(TLS / "cert.pem"), "tls_key": str(TLS / "key.pem")}
 
 
 def test_a_certificate_goes_to_both_apis_and_to_no_other_service() -> None:
@@ -143,7 +144,7 @@ def test_a_certificate_goes_to_both_apis_and_to_no_other_service() -> None:
         {"tls_cert": "/nowhere", "tls_key": "/nowhere"},
     ],
 )
-def test_a_certificate_without_its_key_is_refused(files: dict[str, str]) -> None:
+def test_a_certificate_without_its_key_is_refused(files: dict[str, Any]) -> None:
     with pytest.raises(Permanent, match="TLS_KEY"):
         listen_addresses({}, **files)
 

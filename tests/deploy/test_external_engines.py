@@ -38,15 +38,26 @@ FROM pg_roles WHERE rolname LIKE 'counterpoint%' \\gexec
 """
 
 
-@pytest_asyncio.fixture(scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OtherPostgres]:
-    """A PostgreSQL server whose administrator is no superuser."""
-    async with other_postgres(tmp_path_factory.mktemp("postgres")) as postgres:
+@pytest_asyncio.fixture(scope="module", params=["18", pytest.param("", id="16", marks=pytest.mark.slow)])
+async def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[OtherPostgres]:
+    """A PostgreSQL server of the package, 18 or 16, whose administrator is no superuser."""
+    folder = local_settings().postgres_bin_dir.parents[1] / f"pginstall{request.param}" / "bin"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COUNTERPOINT_POSTGRES_BIN_DIR", str(folder))
+        local_settings.cache_clear()
+        server = other_postgres(tmp_path_factory.mktemp("postgres"))
+        postgres = await server.__aenter__()
+    local_settings.cache_clear()
+    try:
         postgres.run(
             "CREATE ROLE dba LOGIN CREATEDB CREATEROLE BYPASSRLS PASSWORD 'dba';"
             "GRANT pg_read_all_data TO dba WITH ADMIN OPTION;"
         )
         yield postgres
+    finally:
+        await server.__aexit__(None, None, None)
 
 
 @pytest.fixture
