@@ -174,14 +174,9 @@ def test_the_demo_plays_from_the_wheels_in_an_empty_folder(dist: Path, tmp_path:
     made = subprocess.run([UV, "venv", "--quiet", "--python", by_pyenv or python, environment], check=False)
     if made.returncode:
         pytest.skip(f"Python {python} is not installed")
-    wanted: list[str | Path] = [
-        "--find-links",
-        dist,
-        "--constraints",
-        dist / "constraints.txt",
-        "counterpoint[server]==0.1.0",
-    ]
-    subprocess.run([UV, "pip", "install", "--quiet", "--python", environment, *wanted], check=True)
+    places: list[str | Path] = ["--find-links", dist, "--constraints", dist / "constraints.txt"]
+    install = [UV, "pip", "install", "--quiet", "--python", environment, *places, "counterpoint[server]==0.1.0"]
+    subprocess.run(install, check=True)
     (tmp_path / "empty").mkdir()
     played = subprocess.run(
         [environment / "bin" / "counterpoint", "demo", "--json"],

@@ -114,3 +114,6 @@ FROM pg_roles WHERE rolname = current_user
 
 -- name: count_tables
 SELECT count(*) FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE relkind = 'r' AND nspname = 'public'
+
+-- name: set_settings
+SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS setting (name, value)
