@@ -23,7 +23,7 @@ from counterpoint.local.postgres import roles_sql
 from counterpoint.local.private_files import private_folder
 from counterpoint.local.service import NATS_USERS
 from counterpoint.local.settings import local_settings
-from counterpoint.local.stack import Stack, policy_authorization
+from counterpoint.local.stack import Stack
 from counterpoint.local.valkey import run_valkey
 from counterpoint.proto.errors import Permanent
 
@@ -133,8 +133,9 @@ async def test_it_runs_on_servers_of_its_owner_without_a_superuser(
     configure("COUNTERPOINT_POSTGRES_URL", postgres.server)
     assert "CREATE EXTENSION vector" in (await refused(tmp_path / "data"))["postgres pgvector"]
     postgres.run("\\connect counterpoint\nCREATE EXTENSION vector")
+    accounts = (await run("nats", "accounts", "--data-dir", tmp_path / "data")).stdout
     async with (
-        run_nats(tmp_path / "nats", policy_authorization(credentials.nats)) as bus,
+        run_nats(tmp_path / "nats", accounts) as bus,
         run_valkey(tmp_path / "valkey", "secret") as valkey,
     ):
         configure("COUNTERPOINT_NATS_URL", bus.url)
@@ -250,6 +251,16 @@ async def test_wrong_logins_and_absent_servers_are_refused_together(configure: C
         configure("COUNTERPOINT_VALKEY_URL", valkey.url.replace("secret", "wrong"))
         configure("COUNTERPOINT_QDRANT_URL", "http://127.0.0.1:1")
         problems = await refused(tmp_path / "data")
-    assert "deploy/nats/nats.conf" in problems["nats"]
+    assert "counterpoint nats accounts" in problems["nats"]
     assert "COUNTERPOINT_VALKEY_URL" in problems["valkey"]
     assert "COUNTERPOINT_QDRANT_URL" in problems["qdrant"]
+
+
+async def test_what_contains_passwords_is_written_for_its_owner_alone(tmp_path: Path) -> None:
+    for group, name, word in (("sql", "roles", "ALTER ROLE"), ("nats", "accounts", "HOUSE")):
+        file = tmp_path / name
+        written = await run(group, name, "--output", file, "--data-dir", tmp_path / "data")
+        assert written.returncode == 0, written.stderr
+        assert word in file.read_text()
+        assert word not in written.stdout
+        assert file.stat().st_mode & 0o077 == 0

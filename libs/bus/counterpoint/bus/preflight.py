@@ -21,7 +21,7 @@ from counterpoint.guard.policy import policy
 from counterpoint.proto import subjects
 
 CHECK = "nats"
-_USERS = "give it the accounts and users of deploy/nats/nats.conf, with the passwords in secrets.json"
+_USERS = "include the accounts of `counterpoint nats accounts` in its configuration"
 _TIMEOUT_S = 5
 
 
