@@ -98,6 +98,7 @@ def test_a_changed_file_is_refused(file: Path, tmp_path: Path) -> None:
         [(name, content) for name, content in entries if name != "settings.json"],
         [*entries[:-1], (END, entries[-1][1].replace(b'"code":"', b'"code":"0'))],
         [(name, content) for name, content in entries if name != "manifest.json"],
+        [(name, content.replace(b'"salt":"', b'"salt":"00')) for name, content in entries],
     ):
         write(changed, other)
         assert problem(changed).startswith("backup_damaged")

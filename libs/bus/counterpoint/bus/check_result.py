@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
+CLOCK_S = 2.0
+"""Tolerated difference of two clocks, in seconds. Tokens and deadlines are compared across machines."""
+
 
 class Level(StrEnum):
     """The result of a check. A warning does not prevent a start."""
@@ -64,7 +67,3 @@ def clock_result(check: str, ahead_s: float) -> CheckResult:
     if abs(ahead_s) <= CLOCK_S:
         return CheckResult.ok(check, detail)
     return CheckResult.warning(check, detail, "synchronise both clocks, for example by chrony or systemd-timesyncd")
-
-
-CLOCK_S = 2.0
-"""Tolerated difference of two clocks, in seconds. Tokens and deadlines are compared across machines."""

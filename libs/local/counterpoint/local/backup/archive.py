@@ -4,7 +4,7 @@
 |---|---|
 | `manifest.json` | format, version, installation, time, parameters of the passphrase |
 | `keys.sealed` | the credentials, encrypted |
-| `checkpoints` | the signed checkpoints of the audit log, if there are any |
+| `checkpoints/NUMBER` | the signed checkpoints of the audit log, in parts |
 | `settings.json` | the effective settings of each service, without secrets |
 | `database/NUMBER` | the output of `pg_dump`, in parts |
 | `end.json` | the SHA-256 of every entry before, and their authentication code |
@@ -13,6 +13,7 @@
 import json
 import tarfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from hashlib import sha256
 from io import BytesIO
@@ -23,10 +24,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from counterpoint.local.backup.sealing import Salt, Seal, damaged
 
 FORMAT = 1
-MANIFEST, KEYS, CHECKPOINTS, SETTINGS, END = "manifest.json", "keys.sealed", "checkpoints", "settings.json", "end.json"
-DATABASE = "database/"
+MANIFEST, KEYS, SETTINGS, END = "manifest.json", "keys.sealed", "settings.json", "end.json"
+CHECKPOINTS, DATABASE = "checkpoints/", "database/"
+"""The names of entries in parts begin with these."""
 PART_BYTES = 4 << 20
-_SMALL_BYTES = 64 << 20
+_ENTRY_BYTES = 64 << 20
 """Maximum size of an entry, so that a changed size cannot fill the memory."""
 
 
@@ -58,12 +60,18 @@ class BackupWriter:
         self._tar = tarfile.open(fileobj=output, mode="w|", format=tarfile.PAX_FORMAT)  # noqa: SIM115
         self._seal = seal
         self._hashes: dict[str, str] = {}
+        self._parts: Counter[str] = Counter()
         self.bytes = 0
 
     def add(self, name: str, content: bytes) -> None:
         """Write an entry."""
         self._write(name, content)
         self._hashes[name] = sha256(content).hexdigest()
+
+    def add_part(self, name: str, content: bytes) -> None:
+        """Write the next part of `CHECKPOINTS` or `DATABASE`."""
+        self._parts[name] += 1
+        self.add(f"{name}{self._parts[name]:08}", content)
 
     def finish(self) -> None:
         """Write the last entry and the end of the archive."""
@@ -84,7 +92,7 @@ def read_entries(stream: BinaryIO) -> Iterator[tuple[str, bytes]]:
         with tarfile.open(fileobj=stream, mode="r|") as tar:
             for entry in tar:
                 file = tar.extractfile(entry)
-                if file is None or entry.size > _SMALL_BYTES:
+                if file is None or entry.size > _ENTRY_BYTES:
                     raise damaged(f"it has an entry {entry.name!r} that no backup has")
                 yield entry.name, file.read()
                 if entry.name == END:

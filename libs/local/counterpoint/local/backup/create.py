@@ -5,6 +5,7 @@ import json
 import os
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,6 +17,7 @@ from counterpoint.local.backup.archive import (
     FORMAT,
     KEYS,
     MANIFEST,
+    PART_BYTES,
     SETTINGS,
     BackupWriter,
     Manifest,
@@ -75,18 +77,12 @@ async def create(data_dir: Path, output: BinaryIO, passphrase: str, version: str
     writer.add(MANIFEST, manifest.model_dump_json().encode())
     writer.add(KEYS, seal.encrypt(credentials.model_dump_json().encode()))
     # Before the dump: the restored log must contain every checkpoint.
-    with suppress(FileNotFoundError):
-        writer.add(CHECKPOINTS, checkpoint_file(data_dir).read_bytes())
+    with suppress(FileNotFoundError), checkpoint_file(data_dir).open("rb") as checkpoints:
+        while part := checkpoints.read(PART_BYTES):
+            writer.add_part(CHECKPOINTS, part)
     writer.add(SETTINGS, json.dumps(_settings(data_dir), indent=1).encode())
-    number = 0
-
-    def add_part(part: bytes) -> None:
-        nonlocal number
-        number += 1
-        writer.add(f"{DATABASE}{number:08}", part)
-
     async with database(data_dir, credentials) as urls:
-        await dump(urls.backup, add_part)
+        await dump(urls.backup, partial(writer.add_part, DATABASE))
     writer.finish()
     return BackupReport(installation=credentials.installation, version=version, bytes=writer.bytes)
 

@@ -32,7 +32,7 @@ class OpenedBackup:
     path: Path
     manifest: Manifest
     credentials: Credentials
-    checkpoints: bytes | None
+    checkpoints: bytes
     settings: bytes
     database_bytes: int
 
@@ -44,7 +44,7 @@ class OpenedBackup:
 
 def open_backup(path: Path, passphrase: str, version: str) -> OpenedBackup:
     """Read the whole file. Raises `Permanent` for a cut or changed file, a wrong passphrase or a later release."""
-    small, hashes, database_bytes = dict[str, bytes](), dict[str, str](), 0
+    small, hashes, checkpoints, database_bytes = dict[str, bytes](), dict[str, str](), bytearray(), 0
     seal: Seal | None = None
     manifest: Manifest | None = None
     with path.open("rb") as file:
@@ -60,6 +60,8 @@ def open_backup(path: Path, passphrase: str, version: str) -> OpenedBackup:
             hashes[name] = sha256(content).hexdigest()
             if name.startswith(DATABASE):
                 database_bytes += len(content)
+            elif name.startswith(CHECKPOINTS):
+                checkpoints += content
             else:
                 small[name] = content
     if manifest is None or seal is None or KEYS not in small:
@@ -70,7 +72,7 @@ def open_backup(path: Path, passphrase: str, version: str) -> OpenedBackup:
         credentials = Credentials.model_validate_json(keys)
     except ValidationError:
         raise damaged("its keys cannot be read") from None
-    return OpenedBackup(path, manifest, credentials, small.get(CHECKPOINTS), small[SETTINGS], database_bytes)
+    return OpenedBackup(path, manifest, credentials, bytes(checkpoints), small[SETTINGS], database_bytes)
 
 
 def _check_release(manifest: Manifest, version: str) -> None:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from counterpoint.local.credentials import Credentials
+from counterpoint.local.endpoints import read_endpoints
 from counterpoint.local.lock import acquire_lock, is_locked
 from counterpoint.local.postgres import PostgresServer, PostgresUrls
 from counterpoint.local.process import running, stop_leftovers
@@ -21,9 +22,9 @@ async def database(data_dir: Path, credentials: Credentials) -> AsyncIterator[Po
     if external is not None:
         yield PostgresUrls.of(external, credentials.postgres)
     elif is_locked(data_dir):
-        port = read_state(data_dir / "state.json").ports.get("postgres")
-        if port is None:
-            raise Transient(f"the stack on {data_dir} is starting: try again when it is ready")
+        if "postgres" not in read_endpoints(data_dir).engines:
+            raise Transient(f"the stack on {data_dir} uses another server: set COUNTERPOINT_POSTGRES_URL as for `up`")
+        port = read_state(data_dir / "state.json").ports["postgres"]
         yield PostgresUrls.of(f"postgresql://127.0.0.1:{port}", credentials.postgres)
     else:
         async with embedded(data_dir, credentials) as urls:

@@ -114,7 +114,7 @@ def _merged(backup: Credentials, folder: Credentials | None) -> Credentials:
 
 def _finish(data_dir: Path, backup: OpenedBackup, credentials: Credentials) -> None:
     """Write the small files, the credentials last."""
-    if backup.checkpoints is not None:
+    if backup.checkpoints:
         path = checkpoint_file(data_dir)
         private_folder(path.parent)
         write_private(path, backup.checkpoints.decode())

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from nacl.exceptions import CryptoError
+from nacl.exceptions import ValueError as NaClValueError
 from nacl.pwhash import argon2id
 from nacl.secret import SecretBox
 from nacl.utils import random
@@ -45,8 +46,11 @@ class Seal:
         """Derive both keys. Raises `Permanent` for parameters that no backup of ours has."""
         if salt.operations > MOST_OPERATIONS or salt.memory_bytes > MOST_MEMORY_BYTES:
             raise damaged("its parameters of the passphrase are not valid")
-        size = 2 * SecretBox.KEY_SIZE
-        secret = argon2id.kdf(size, passphrase.encode(), bytes.fromhex(salt.salt), salt.operations, salt.memory_bytes)
+        size, given = 2 * SecretBox.KEY_SIZE, passphrase.encode()
+        try:
+            secret = argon2id.kdf(size, given, bytes.fromhex(salt.salt), salt.operations, salt.memory_bytes)
+        except (ValueError, NaClValueError):
+            raise damaged("its parameters of the passphrase are not valid") from None
         return cls(secret[: SecretBox.KEY_SIZE], secret[SecretBox.KEY_SIZE :])
 
     def encrypt(self, content: bytes) -> bytes:
