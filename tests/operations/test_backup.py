@@ -93,15 +93,16 @@ def test_a_changed_file_is_refused(file: Path, tmp_path: Path) -> None:
     changed = tmp_path / "changed"
     with file.open("rb") as backup:
         entries = list(read_entries(backup))
-    for other in (
-        [(name, content + b" " if name == "settings.json" else content) for name, content in entries],
-        [(name, content) for name, content in entries if name != "settings.json"],
-        [*entries[:-1], (END, entries[-1][1].replace(b'"code":"', b'"code":"0'))],
-        [(name, content) for name, content in entries if name != "manifest.json"],
-        [(name, content.replace(b'"salt":"', b'"salt":"00')) for name, content in entries],
+    settings = [(name, content + b" " if name == "settings.json" else content) for name, content in entries]
+    for other, named in (
+        (settings, "settings.json"),
+        ([(name, content) for name, content in entries if name != "settings.json"], "settings.json"),
+        ([*entries[:-1], (END, entries[-1][1].replace(b'"code":"', b'"code":"0'))], "its hashes too"),
+        ([(name, content) for name, content in entries if name != "manifest.json"], "not a backup"),
+        ([(name, content.replace(b'"salt":"', b'"salt":"00')) for name, content in entries], "parameters"),
     ):
         write(changed, other)
-        assert problem(changed).startswith("backup_damaged")
+        assert named in problem(changed)
     changed.write_bytes(b"no archive")
     assert problem(changed).startswith("backup_damaged")
 
