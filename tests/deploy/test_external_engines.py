@@ -125,6 +125,7 @@ async def refused(folder: Path) -> dict[str, str]:
     return {problem.field: problem.problem for problem in refusal.value.problems}
 
 
+@pytest.mark.slow
 async def test_it_runs_on_servers_of_its_owner_without_a_superuser(
     postgres: OtherPostgres, credentials: Credentials, configure: Configure, tmp_path: Path
 ) -> None:

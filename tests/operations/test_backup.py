@@ -14,7 +14,9 @@ import httpx
 import pytest
 import pytest_asyncio
 from deploy.external import OtherPostgres, other_postgres
+from nacl.pwhash import argon2id
 
+from counterpoint.local.backup import sealing
 from counterpoint.local.backup.archive import END, read_entries
 from counterpoint.local.backup.create import create, create_file
 from counterpoint.local.backup.opened import OpenedBackup, open_backup
@@ -32,6 +34,15 @@ from counterpoint.proto.errors import CounterpointError, Permanent
 COMMAND = Path(sys.executable).with_name("counterpoint")
 PASSPHRASE, VERSION = "correct horse battery", "0.1.0"
 COUNTS = "SELECT (SELECT count(*) FROM records), (SELECT count(*) FROM messages), (SELECT count(*) FROM audit)"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cheap_passphrases() -> Iterator[None]:
+    """Derive keys as fast as Argon2 allows: nobody guesses here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sealing, "OPERATIONS", argon2id.OPSLIMIT_MIN)
+        patch.setattr(sealing, "MEMORY_BYTES", argon2id.MEMLIMIT_MIN)
+        yield
 
 
 @pytest_asyncio.fixture(scope="module")
