@@ -97,7 +97,7 @@ SELECT to_regclass('public.installation') IS NOT NULL
 SELECT id FROM installation
 
 -- name: claim_installation
-INSERT INTO installation (id) VALUES ($1) ON CONFLICT (one) DO UPDATE SET id = installation.id RETURNING id
+INSERT INTO installation (id) VALUES ($1) ON CONFLICT (one) DO NOTHING
 
 -- name: server_facts
 SELECT current_setting('server_version_num')::int AS version, pg_is_in_recovery() AS standby,
