@@ -205,8 +205,7 @@ class Stack:
         http_port = self._port(state, "http", given.http_host, given.http_port)
         lineage_port = self._port(state, "lineage", given.lineage_host, given.lineage_port)
         gateway_port = self._port(state, "gateway", given.gateway_host, given.gateway_port)
-        with self._stage("checks"):
-            refuse_unfit(await examine_external(local_settings(), credentials, os.environ))
+        refuse_unfit(await examine_external(local_settings(), credentials, os.environ))
         urls = await self._start_engines(state, credentials)
         self._wiring = ServiceParameters(
             data_dir=self.data_dir,
