@@ -152,7 +152,7 @@ async def test_a_process_has_no_secret_of_another(tmp_path: Path, monkeypatch: p
             "valkey": kept.valkey,
             "token": kept.admin_token,
         }
-        assert len(set(secrets.values())) == len(NATS_USERS) + 4 + 2 + 2
+        assert len(set(secrets.values())) == len(NATS_USERS) + 5 + 2 + 2
         own = {name: {f"nats {name}"} for name in SERVICES}
         own["memory"] |= {"postgres memory", "valkey", "token", "key 1", "key 2"}
         for name, service in stack.endpoints.services.items():
@@ -179,7 +179,8 @@ def test_the_jobs_get_their_own_login_alone(tmp_path: Path) -> None:
         inherited={"PATH": "/bin", "AWS_SECRET": "x"},
     )
     basics = {"PATH", "HOME", "LANG", "MALLOC_ARENA_MAX"}
-    assert set(environment("migrate", wiring)) == basics | {"COUNTERPOINT_POSTGRES_OWNER_URL"}
+    owner = {"COUNTERPOINT_POSTGRES_OWNER_URL", "COUNTERPOINT_INSTALLATION"}
+    assert set(environment("migrate", wiring)) == basics | owner
     provision = environment("provision", wiring)
     assert set(provision) == basics | {f"COUNTERPOINT_NATS_{name}" for name in ("URL", "USER", "PASSWORD")}
     assert provision["COUNTERPOINT_NATS_PASSWORD"] == kept.nats["provisioner"]

@@ -77,7 +77,10 @@ SETTINGS: tuple[tuple[str, type[BaseSettings]], ...] = (
 OTHERS = [
     ("COUNTERPOINT_POSTGRES_OWNER_URL", "migrate, index", "*(required)*"),
     ("COUNTERPOINT_INSTALLATION", "migrate", "-"),
-    *((f"COUNTERPOINT_{name}", "command", "-") for name in ("URL", "TOKEN", "DATA_DIR", "PROJECT")),
+    *(
+        (f"COUNTERPOINT_{name}", "command", "-")
+        for name in ("URL", "TOKEN", "CA", "DATA_DIR", "BACKUP_PASSPHRASE", "PROJECT")
+    ),
 ]
 """Variables read without a settings class."""
 TOLD = {page: [words for words in commands(page.read_text(), run=True) if words[0] in PROGRAMS] for page in PAGES}

@@ -1,6 +1,8 @@
 """Every setting in the table of docs/operations.md is passed on to its service, and nothing else is."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from contract.pages import ROOT, table
@@ -13,6 +15,7 @@ from counterpoint.local.listen_addresses import (
     HTTP_PORT,
     LOCALHOST,
     ListenAddresses,
+    exposure,
     listen_addresses,
     origin,
     reachable,
@@ -31,7 +34,10 @@ SUPERVISED = {
     for name in ("NATS_URL", "NATS_USER", "NATS_PASSWORD", "HEALTH_PORT", "POSTGRES_URL", "VALKEY_URL", "DATA_DIR")
 } | {f"{PREFIX}{name}" for name in ("SIGNING_KEYS", "AUDIT_KEY", "ADMIN_TOKEN", "GATEWAY_URL")}
 """Values that only the supervisor knows: it runs the engines, holds the secrets and chooses the ports."""
-LISTENED = {f"{PREFIX}{server}_{part}" for server in ("HTTP", "LINEAGE", "GATEWAY") for part in ("HOST", "PORT")}
+LISTENED = {f"{PREFIX}{server}_{part}" for server in ("HTTP", "LINEAGE", "GATEWAY") for part in ("HOST", "PORT")} | {
+    f"{PREFIX}TLS_CERT",
+    f"{PREFIX}TLS_KEY",
+}
 """Read by `up` itself, which hands the address that it settled on to the service."""
 
 
@@ -50,6 +56,8 @@ def _wiring(inherited: dict[str, str]) -> ServiceParameters:
         http_host="10.0.0.1",
         lineage_host="10.0.0.2",
         gateway_host="10.0.0.3",
+        tls_cert="/cert.pem",
+        tls_key="/key.pem",
     )
 
 
@@ -115,3 +123,44 @@ def test_a_wildcard_is_reached_by_the_loopback_address(host: str, here: str) -> 
 def test_an_origin_is_a_url_of_that_port(host: str, port: int) -> None:
     assert origin(host, port).endswith(f":{port}")
     assert ("[" in origin(host, port)) == (":" in host)
+
+
+TLS = Path(__file__).parents[1] / "data" / "tls"
+CERTIFICATE: dict[str, Any] = {"tls_cert": str(TLS / "cert.pem"), "tls_key": str(TLS / "key.pem")}
+
+
+def test_a_certificate_goes_to_both_apis_and_to_no_other_service() -> None:
+    given = {service for service in SERVICES if f"{PREFIX}TLS_CERT" in environment(service, _wiring({}))}
+    assert given == {"router", "lineage"}
+    assert f"{PREFIX}TLS_CERT" not in environment("router", replace(_wiring({}), tls_cert="", tls_key=""))
+    assert origin("0.0.0.0", 1, tls=True) == "https://127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"tls_cert": str(TLS / "cert.pem")},
+        {"tls_cert": str(TLS / "other.pem"), "tls_key": str(TLS / "key.pem")},
+        {"tls_cert": "/nowhere", "tls_key": "/nowhere"},
+    ],
+)
+def test_a_certificate_without_its_key_is_refused(files: dict[str, Any]) -> None:
+    with pytest.raises(Permanent, match="TLS_KEY"):
+        listen_addresses({}, **files)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.9", "::1", "localhost"])
+def test_addresses_of_this_machine_are_no_exposure(host: str) -> None:
+    assert exposure(listen_addresses({}, host=host)) is None
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "counterpoint.example.com"])
+def test_an_exposed_api_is_a_warning_with_what_to_do(host: str) -> None:
+    plain = exposure(listen_addresses({}, host=host))
+    assert plain is not None
+    assert host in plain[0]
+    assert "counterpoint principal create" in plain[1]
+    assert "--tls-cert" in plain[1]
+    encrypted = exposure(listen_addresses({}, host=host, **CERTIFICATE))
+    assert encrypted is not None
+    assert "--tls-cert" not in encrypted[1]

@@ -40,7 +40,7 @@ ONLY = {
     "mcp_types": {"router"},
     "biscuit_auth": {"guard"},
     "cachetools": {"guard", "memory", "router"},
-    "nacl": {"memory"},
+    "nacl": {"memory", "local"},
     "tree_sitter": {"memory"},
     "pypdfium2": {"memory"},
     "markdownify": {"memory"},

@@ -13,6 +13,8 @@ from counterpoint.local.settings import local_settings
 class OtherPostgres(PostgresServer):
     """A PostgreSQL server with nothing of ours."""
 
+    cluster_options = ()
+
     async def answers(self) -> bool:
         """Whether it accepts connections."""
         return self.listening()
@@ -24,11 +26,12 @@ class OtherPostgres(PostgresServer):
 
     def run(self, sql: str, url: str | None = None, fails: str = "") -> str:
         """Run a script of psql, by default as the superuser, and return its output. `fails` is an expected error."""
-        psql = [local_settings().postgres_bin_dir / "psql", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "-At"]
+        program = local_settings().postgres_bin_dir / "psql"
+        psql: list[str | Path] = [program, "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "-At"]
         env = libpq_env(url or self.urls.admin)
         done = subprocess.run(psql, input=sql, env=env, capture_output=True, text=True, check=False)
         assert fails in done.stderr if fails else done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        return str(done.stdout).strip()
 
 
 @asynccontextmanager

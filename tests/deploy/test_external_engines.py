@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -14,16 +15,19 @@ import pytest_asyncio
 from deploy.external import OtherPostgres, other_postgres
 from nats.js.api import StreamConfig
 
+from counterpoint.cli.address import Address
 from counterpoint.local.credentials import Credentials, load_credentials
+from counterpoint.local.listen_addresses import ListenAddresses
 from counterpoint.local.nats import run_nats
 from counterpoint.local.postgres import roles_sql
 from counterpoint.local.private_files import private_folder
 from counterpoint.local.service import NATS_USERS
 from counterpoint.local.settings import local_settings
-from counterpoint.local.stack import Stack, policy_authorization
+from counterpoint.local.stack import Stack
 from counterpoint.local.valkey import run_valkey
 from counterpoint.proto.errors import Permanent
 
+TLS = Path(__file__).parents[1] / "data" / "tls"
 COMMAND = Path(sys.executable).with_name("counterpoint")
 ADMINISTRATOR = "postgresql://dba:dba@127.0.0.1:{port}/postgres"
 Configure = Callable[[str, str], None]
@@ -34,15 +38,26 @@ FROM pg_roles WHERE rolname LIKE 'counterpoint%' \\gexec
 """
 
 
-@pytest_asyncio.fixture(scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OtherPostgres]:
-    """A PostgreSQL server whose administrator is no superuser."""
-    async with other_postgres(tmp_path_factory.mktemp("postgres")) as postgres:
+@pytest_asyncio.fixture(scope="module", params=["18", pytest.param("", id="16", marks=pytest.mark.slow)])
+async def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[OtherPostgres]:
+    """A PostgreSQL server of the package, 18 or 16, whose administrator is no superuser."""
+    folder = local_settings().postgres_bin_dir.parents[1] / f"pginstall{request.param}" / "bin"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COUNTERPOINT_POSTGRES_BIN_DIR", str(folder))
+        local_settings.cache_clear()
+        server = other_postgres(tmp_path_factory.mktemp("postgres"))
+        postgres = await server.__aenter__()
+    local_settings.cache_clear()
+    try:
         postgres.run(
             "CREATE ROLE dba LOGIN CREATEDB CREATEROLE BYPASSRLS PASSWORD 'dba';"
             "GRANT pg_read_all_data TO dba WITH ADMIN OPTION;"
         )
         yield postgres
+    finally:
+        await server.__aexit__(None, None, None)
 
 
 @pytest.fixture
@@ -79,6 +94,27 @@ async def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
     return await asyncio.to_thread(subprocess.run, [COMMAND, *arguments], capture_output=True, text=True, check=False)
 
 
+def pinned(certificate: str = "cert.pem") -> ssl.SSLContext | bool:
+    """Trust this certificate alone, as the command does on the machine of the stack."""
+    return Address("", "", TLS / certificate, pinned=True).verification()
+
+
+async def speaks_tls(stack: Stack) -> None:
+    """Both APIs present the certificate, and answer neither without TLS nor to who trusts another one."""
+    endpoints = stack.endpoints
+    for url in (endpoints.http, endpoints.lineage):
+        assert url.startswith("https://")
+        async with httpx.AsyncClient(verify=pinned()) as http:
+            assert (await http.get(f"{url}/api/v1/namespaces")).status_code in (401, 404)
+            with pytest.raises(httpx.TransportError):
+                await http.get(url.replace("https", "http"))
+        async with httpx.AsyncClient(verify=pinned("other.pem")) as http:
+            with pytest.raises(httpx.ConnectError, match="certificate"):
+                await http.get(url)
+    listed = await run("tasks", "--json", "--data-dir", stack.data_dir)
+    assert json.loads(listed.stdout)["items"] == []
+
+
 async def refused(folder: Path) -> dict[str, str]:
     """The problems for which a start is refused, by check."""
     stack = Stack(folder, http_port=0)
@@ -89,6 +125,7 @@ async def refused(folder: Path) -> dict[str, str]:
     return {problem.field: problem.problem for problem in refusal.value.problems}
 
 
+@pytest.mark.slow
 async def test_it_runs_on_servers_of_its_owner_without_a_superuser(
     postgres: OtherPostgres, credentials: Credentials, configure: Configure, tmp_path: Path
 ) -> None:
@@ -97,18 +134,23 @@ async def test_it_runs_on_servers_of_its_owner_without_a_superuser(
     configure("COUNTERPOINT_POSTGRES_URL", postgres.server)
     assert "CREATE EXTENSION vector" in (await refused(tmp_path / "data"))["postgres pgvector"]
     postgres.run("\\connect counterpoint\nCREATE EXTENSION vector")
+    accounts = (await run("nats", "accounts", "--data-dir", tmp_path / "data")).stdout
     async with (
-        run_nats(tmp_path / "nats", policy_authorization(credentials.nats)) as bus,
+        run_nats(tmp_path / "nats", accounts) as bus,
         run_valkey(tmp_path / "valkey", "secret") as valkey,
     ):
         configure("COUNTERPOINT_NATS_URL", bus.url)
         configure("COUNTERPOINT_VALKEY_URL", valkey.url)
-        stack = Stack(tmp_path / "data", http_port=0)
+        addresses = ListenAddresses(http_port=0, tls_cert=str(TLS / "cert.pem"), tls_key=str(TLS / "key.pem"))
+        stack = Stack(tmp_path / "data", addresses=addresses)
         await stack.start()
         try:
+            await speaks_tls(stack)
             assert stack.endpoints.engines == {}
             headers = {"Authorization": f"Bearer {stack.endpoints.token}", "Prefer": "wait=30"}
-            async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=60) as http:
+            async with httpx.AsyncClient(
+                base_url=stack.endpoints.http, headers=headers, timeout=60, verify=pinned()
+            ) as http:
                 asked = await http.post("/v1/tasks", json={"kind": "question", "description": "Which resolvers?"})
                 assert asked.json()["waiting_for"] == "documents", asked.text
                 assert (await http.get("/v1/audit/verify")).json()["ok"]
@@ -210,6 +252,16 @@ async def test_wrong_logins_and_absent_servers_are_refused_together(configure: C
         configure("COUNTERPOINT_VALKEY_URL", valkey.url.replace("secret", "wrong"))
         configure("COUNTERPOINT_QDRANT_URL", "http://127.0.0.1:1")
         problems = await refused(tmp_path / "data")
-    assert "deploy/nats/nats.conf" in problems["nats"]
+    assert "counterpoint nats accounts" in problems["nats"]
     assert "COUNTERPOINT_VALKEY_URL" in problems["valkey"]
     assert "COUNTERPOINT_QDRANT_URL" in problems["qdrant"]
+
+
+async def test_what_contains_passwords_is_written_for_its_owner_alone(tmp_path: Path) -> None:
+    for group, name, word in (("sql", "roles", "ALTER ROLE"), ("nats", "accounts", "HOUSE")):
+        file = tmp_path / name
+        written = await run(group, name, "--output", file, "--data-dir", tmp_path / "data")
+        assert written.returncode == 0, written.stderr
+        assert word in file.read_text()
+        assert word not in written.stdout
+        assert file.stat().st_mode & 0o077 == 0

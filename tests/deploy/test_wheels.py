@@ -159,7 +159,7 @@ def test_the_shell_completes_commands() -> None:
 def test_the_version_names_the_commit(wheel: zipfile.ZipFile) -> None:
     head = ["git", "rev-parse", "--short=12", "HEAD"]
     commit = subprocess.run(head, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-    command = [Path(sys.executable).with_name("counterpoint"), "--version"]
+    command: list[str | Path] = [Path(sys.executable).with_name("counterpoint"), "--version"]
     shown = subprocess.run(command, cwd="/", capture_output=True, text=True, check=True).stdout
     assert re.fullmatch(rf"counterpoint \d+\.\d+\.\d+ \({commit}\)\n", shown)
     assert wheel.read("counterpoint/cli/commit.txt").decode().strip().rstrip("+") == commit
@@ -174,8 +174,9 @@ def test_the_demo_plays_from_the_wheels_in_an_empty_folder(dist: Path, tmp_path:
     made = subprocess.run([UV, "venv", "--quiet", "--python", by_pyenv or python, environment], check=False)
     if made.returncode:
         pytest.skip(f"Python {python} is not installed")
-    wanted = ["--find-links", dist, "--constraints", dist / "constraints.txt", "counterpoint[server]==0.1.0"]
-    subprocess.run([UV, "pip", "install", "--quiet", "--python", environment, *wanted], check=True)
+    places: list[str | Path] = ["--find-links", dist, "--constraints", dist / "constraints.txt"]
+    install = [UV, "pip", "install", "--quiet", "--python", environment, *places, "counterpoint[server]==0.1.0"]
+    subprocess.run(install, check=True)
     (tmp_path / "empty").mkdir()
     played = subprocess.run(
         [environment / "bin" / "counterpoint", "demo", "--json"],

@@ -237,18 +237,20 @@ class TestPostgres(EngineContract):
             owner = await asyncpg.connect(engine.urls.owner)
             memory = await asyncpg.connect(engine.urls.memory)
             inspect = await asyncpg.connect(engine.urls.inspect)
+            backup = await asyncpg.connect(engine.urls.backup)
             try:
                 database = "SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = current_database()"
                 assert await owner.fetchval(database) == "counterpoint_owner"
                 assert await owner.fetchval("SELECT '[1,2]'::vector <-> '[1,4]'::vector") == 2
-                strong = "SELECT count(*) FROM pg_roles WHERE rolname ~ '^counterpoint' AND (rolsuper OR rolbypassrls)"
-                assert await owner.fetchval(strong) == 0
-                for client in (memory, inspect):
+                strong = "SELECT string_agg(rolname, ' ') FROM pg_roles WHERE rolname ~ '^counterpoint' AND {}"
+                assert await owner.fetchval(strong.format("rolsuper")) is None
+                assert await owner.fetchval(strong.format("rolbypassrls")) == "counterpoint_backup"
+                for client in (memory, inspect, backup):
                     with pytest.raises((asyncpg.InsufficientPrivilegeError, asyncpg.ReadOnlySQLTransactionError)):
                         await client.execute("CREATE TABLE own_table (id int)")
                 assert await inspect.fetchval("SHOW transaction_read_only") == "on"
             finally:
-                for client in (owner, memory, inspect):
+                for client in (owner, memory, inspect, backup):
                     await client.close()
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await asyncpg.connect(engine.urls.memory.removesuffix("/counterpoint") + "/postgres")

@@ -11,6 +11,7 @@ import pytest
 from counterpoint.local.postgres import PostgresServer, run_postgres
 from counterpoint.memory.record import functions
 from counterpoint.memory.record.migrate import migrate
+from counterpoint.proto.errors import Permanent
 
 
 @pytest.fixture
@@ -97,3 +98,13 @@ async def test_positions_at_times_are_those_of_leaves_of_early_releases_too(post
             assert found == seq, at
         await memory.execute("SELECT set_config('counterpoint.project', 'billing', false)")
         assert await memory.fetchval("SELECT position_at_time('orders', now())") is None
+
+
+async def test_two_installations_that_start_at_once_do_not_share_a_database(postgres: PostgresServer) -> None:
+    owner = postgres.urls.owner
+    started = await asyncio.gather(migrate(owner, "one"), migrate(owner, "two"), return_exceptions=True)
+    (refused,) = (each for each in started if isinstance(each, Permanent))
+    assert "another installation" in str(refused)
+    async with _connected(owner) as connection:
+        first = await connection.fetchval("SELECT id FROM installation")
+    assert await migrate(owner, first) == []

@@ -362,7 +362,7 @@ def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "afile").write_text("x")
     folder = tmp_path / "afile" / "data"
     result = run("up", "--detach", "--data-dir", str(folder))
-    assert (result.exit_code, result.stderr) == (1, f"counterpoint: {folder}/logs: Not a directory\n")
+    assert (result.exit_code, result.stderr) == (1, f"counterpoint: {folder}: Not a directory\n")
 
 
 @pytest.mark.parametrize(

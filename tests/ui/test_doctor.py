@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from counterpoint.bus.finding import Finding, Level, clock_finding, parse_findings
+from counterpoint.bus.check_result import CheckResult, Level, clock_result, parse_results
 from counterpoint.local.doctor.examine import examine
 from counterpoint.local.settings import local_settings
 from counterpoint.local.stack import Stack
@@ -24,7 +24,7 @@ def settings_are_read_again() -> Iterator[None]:
     local_settings.cache_clear()
 
 
-def checks(folder: Path, **variables: str) -> dict[str, Finding]:
+def checks(folder: Path, **variables: str) -> dict[str, CheckResult]:
     """The findings that are not ok, by check."""
     return {finding.check: finding for finding in examine(folder, os.environ | variables) if finding.level != Level.OK}
 
@@ -79,12 +79,12 @@ def test_a_server_that_does_not_answer_is_a_warning(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("ahead_s", "level"), [(0.5, Level.OK), (-90.0, Level.WARNING)])
 def test_a_clock_that_is_off_is_a_warning(ahead_s: float, level: Level) -> None:
-    assert clock_finding("postgres clock", ahead_s).level == level
+    assert clock_result("postgres clock", ahead_s).level == level
 
 
 def test_findings_are_read_between_lines_of_a_log() -> None:
-    finding = Finding.failed("nats", "away", "start it")
-    assert parse_findings(f'{{"event": "x"}}\nplain\n{finding.model_dump_json()}\n') == [finding]
+    finding = CheckResult.failed("nats", "away", "start it")
+    assert parse_results(f'{{"event": "x"}}\nplain\n{finding.model_dump_json()}\n') == [finding]
 
 
 def test_a_running_stack_is_examined_with_its_engines(stack: Stack) -> None:

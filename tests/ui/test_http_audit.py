@@ -120,3 +120,11 @@ async def test_a_refusal_over_http_has_an_id_that_explains_it(
     assert told.exit_code == 0
     assert explained["text"] in told.output
     assert (await http.get("/v1/audit/refusals/nobody", params=where)).status_code == 404
+
+
+async def test_a_timer_without_a_task_verifies(http: httpx.AsyncClient, project: str) -> None:
+    """A workflow message of no task is stored with version 0."""
+    job = {"job": {"namespace": "shop", "name": "load"}, "shadow": True}
+    (await http.put("/v1/incident-settings", params={"project": project}, json=job)).raise_for_status()
+    report = (await http.get("/v1/audit/verify", params={"project": project})).json()
+    assert (report["ok"], report["broken"], report["commits"]) == (True, [], 1)

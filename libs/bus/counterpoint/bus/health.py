@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -26,8 +27,13 @@ class HttpServer(uvicorn.Server):
         return nullcontext()
 
 
-def http_server(app: Any, host: str, port: int) -> tuple[HttpServer, int]:
-    """Return a bound server for an ASGI app and its port, which the system chooses when `port` is 0."""
+def http_server(
+    app: Any, host: str, port: int, *, certificate: Path | None = None, key: Path | None = None
+) -> tuple[HttpServer, int]:
+    """Return a bound server for an ASGI app and its port, which the system chooses when `port` is 0.
+
+    With a certificate chain and its private key, PEM files, it speaks TLS only.
+    """
     listener = socket.create_server((host, port), backlog=512)
     config = uvicorn.Config(
         app,
@@ -36,6 +42,8 @@ def http_server(app: Any, host: str, port: int) -> tuple[HttpServer, int]:
         lifespan="off",
         access_log=False,
         timeout_graceful_shutdown=3,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
     )
     config.load()
     return HttpServer(config, listener), listener.getsockname()[1]

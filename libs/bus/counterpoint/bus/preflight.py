@@ -12,7 +12,7 @@ from nats.js import JetStreamContext
 from nats.js.api import AccountInfo
 from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
-from counterpoint.bus.finding import Finding, clock_finding, print_findings
+from counterpoint.bus.check_result import CheckResult, clock_result, print_results
 from counterpoint.bus.provision import stream_differences
 from counterpoint.bus.settings import ProvisionSettings
 from counterpoint.bus.stream_api import server_time
@@ -21,11 +21,11 @@ from counterpoint.guard.policy import policy
 from counterpoint.proto import subjects
 
 CHECK = "nats"
-_USERS = "give it the accounts and users of deploy/nats/nats.conf, with the passwords in secrets.json"
+_USERS = "include the accounts of `counterpoint nats accounts` in its configuration"
 _TIMEOUT_S = 5
 
 
-async def examine(settings: ProvisionSettings) -> list[Finding]:
+async def examine(settings: ProvisionSettings) -> list[CheckResult]:
     """Check the login of the provisioner, JetStream, its limits, streams of the same names, and the clock."""
     try:
         client = await nats.connect(
@@ -41,7 +41,7 @@ async def examine(settings: ProvisionSettings) -> list[Finding]:
         return [_unreachable(settings, error)]
     try:
         version = client.connected_server_version
-        reached = Finding.ok(
+        reached = CheckResult.ok(
             CHECK, f"server {version.major}.{version.minor}.{version.patch}, login {settings.nats_user}"
         )
         return [reached, *await _jetstream(client, settings.streams_bytes)]
@@ -49,25 +49,25 @@ async def examine(settings: ProvisionSettings) -> list[Finding]:
         await client.close()
 
 
-def _unreachable(settings: ProvisionSettings, error: BaseException) -> Finding:
+def _unreachable(settings: ProvisionSettings, error: BaseException) -> CheckResult:
     where = f"{settings.nats_url}: {str(error) or type(error).__name__}"
     text = str(error).lower()
     if "authorization" in text or "authentication" in text:
-        return Finding.failed(CHECK, f"{where} (login {settings.nats_user})", _USERS)
+        return CheckResult.failed(CHECK, f"{where} (login {settings.nats_user})", _USERS)
     if isinstance(error, ssl.SSLError) or "certificate" in text or "tls" in text:
         remedy = "name the CA of its certificate by COUNTERPOINT_NATS_CA, and its host as in the certificate"
-        return Finding.failed(CHECK, where, remedy)
-    return Finding.failed(CHECK, where, "start the server, or correct COUNTERPOINT_NATS_URL")
+        return CheckResult.failed(CHECK, where, remedy)
+    return CheckResult.failed(CHECK, where, "start the server, or correct COUNTERPOINT_NATS_URL")
 
 
-async def _jetstream(client: Client, streams_bytes: int) -> list[Finding]:
+async def _jetstream(client: Client, streams_bytes: int) -> list[CheckResult]:
     name, js = f"{CHECK} jetstream", client.jetstream(timeout=_TIMEOUT_S)
     try:
         account = await js.account_info()
     except (APIError, ServiceUnavailableError, NotFoundError, nats.errors.Error, TimeoutError) as error:
         detail = f"the account of the provisioner has no JetStream: {error}"
         remedy = "enable it: `jetstream {}` in the server's configuration, `jetstream: enabled` in the account"
-        return [Finding.failed(name, detail, remedy)]
+        return [CheckResult.failed(name, detail, remedy)]
     specs = stream_specs(streams_bytes)
     found = [_limits(name, account, streams_bytes, len(specs))]
     for spec in specs:
@@ -78,7 +78,7 @@ async def _jetstream(client: Client, streams_bytes: int) -> list[Finding]:
     return found
 
 
-def _limits(check: str, account: AccountInfo, streams_bytes: int, streams: int) -> Finding:
+def _limits(check: str, account: AccountInfo, streams_bytes: int, streams: int) -> CheckResult:
     limits = account.limits
     wanted = {
         "max_storage": (limits.max_storage, streams_bytes),
@@ -87,13 +87,13 @@ def _limits(check: str, account: AccountInfo, streams_bytes: int, streams: int) 
     }
     short = [f"{name} is {has}, needed {need}" for name, (has, need) in wanted.items() if 0 <= has < need]
     if short:
-        return Finding.failed(
+        return CheckResult.failed(
             check, "; ".join(short), "raise these limits of the account, or lower COUNTERPOINT_STREAMS_BYTES"
         )
-    return Finding.ok(check, f"enabled, {streams_bytes >> 20} MiB for the streams are allowed")
+    return CheckResult.ok(check, f"enabled, {streams_bytes >> 20} MiB for the streams are allowed")
 
 
-async def _stream(js: JetStreamContext, spec: StreamSpec) -> list[Finding]:
+async def _stream(js: JetStreamContext, spec: StreamSpec) -> list[CheckResult]:
     """Compare a stream of the same name, if there is one."""
     check = f"{CHECK} stream {spec.name}"
     try:
@@ -101,26 +101,26 @@ async def _stream(js: JetStreamContext, spec: StreamSpec) -> list[Finding]:
     except NotFoundError:
         return []
     except (APIError, nats.errors.Error, TimeoutError) as error:
-        return [Finding.failed(check, str(error) or type(error).__name__, _USERS)]
+        return [CheckResult.failed(check, str(error) or type(error).__name__, _USERS)]
     differences = stream_differences(spec, info.config)
     if differences:
         remedy = "it may belong to something else: use another account, or delete the stream if nobody needs it"
-        return [Finding.failed(check, "; ".join(differences), remedy)]
-    return [Finding.ok(check, f"{info.state.messages} messages")]
+        return [CheckResult.failed(check, "; ".join(differences), remedy)]
+    return [CheckResult.ok(check, f"{info.state.messages} messages")]
 
 
-async def _clock(client: Client, stream: str) -> list[Finding]:
+async def _clock(client: Client, stream: str) -> list[CheckResult]:
     """Compare the server's clock with this machine's, by the reply to a request about a stream; a refusal has none."""
     sent = time.time()
     reply = json.loads((await client.request(f"$JS.API.STREAM.INFO.{stream}", timeout=_TIMEOUT_S)).data)
     if "ts" not in reply:
         return []
-    return [clock_finding(f"{CHECK} clock", server_time(reply["ts"]).timestamp() - (sent + time.time()) / 2)]
+    return [clock_result(f"{CHECK} clock", server_time(reply["ts"]).timestamp() - (sent + time.time()) / 2)]
 
 
 def main() -> None:
     """Examine the server that the environment variables name."""
-    print_findings(asyncio.run(examine(ProvisionSettings())))
+    print_results(asyncio.run(examine(ProvisionSettings())))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,43 @@
 """The address of the API: from options, the environment, or the nearest data folder."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from counterpoint.cli.errors import NotReachable, UsageError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from counterpoint.local.endpoints import Endpoints
 
 FOLDER = ".counterpoint"
 
 
 @dataclass(frozen=True)
 class Address:
-    """Base URL of the HTTP API, and a bearer token."""
+    """Base URL of the HTTP API, and a bearer token.
+
+    `ca` is a file of trusted certificates; if it is `pinned`, the server may present only one of them, for any name.
+    """
 
     url: str
     token: str
+    ca: Path | None = None
+    pinned: bool = False
+
+    def verification(self) -> "ssl.SSLContext | bool":
+        """Return the check of the server's certificate, for httpx."""
+        if self.ca is None:
+            return True
+        import ssl
+
+        context = ssl.create_default_context(cafile=self.ca)
+        if self.pinned:
+            context.check_hostname = False
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        return context
 
 
 @dataclass(frozen=True)
@@ -41,7 +64,8 @@ class AddressSource:
             token = self.token or self.environ.get("COUNTERPOINT_TOKEN")
             if not token:
                 raise UsageError("a URL needs a token: --token or COUNTERPOINT_TOKEN")
-            return Address(url.rstrip("/"), token)
+            ca = self.environ.get("COUNTERPOINT_CA")
+            return Address(url.rstrip("/"), token, Path(ca) if ca else None)
         return self._with_token(_read_address(self.folder()))
 
     def folder(self) -> Path:
@@ -58,7 +82,7 @@ class AddressSource:
         return next((folder for folder in nearest if folder.is_dir()), self.cwd / FOLDER)
 
     def _with_token(self, address: Address) -> Address:
-        return Address(address.url, self.token or address.token)
+        return replace(address, token=self.token or address.token)
 
 
 def _read_address(folder: Path) -> Address:
@@ -69,4 +93,10 @@ def _read_address(folder: Path) -> Address:
         endpoints = read_endpoints(folder)
     except Transient as error:
         raise NotReachable(f"{error}; start it with `counterpoint up --data-dir {folder}`") from None
-    return Address(endpoints.http, endpoints.token)
+    return address_of(endpoints)
+
+
+def address_of(endpoints: "Endpoints") -> Address:
+    """Return the address of a stack on this machine. Its certificate does not name 127.0.0.1, so it is pinned."""
+    ca = Path(endpoints.certificate) if endpoints.certificate else None
+    return Address(endpoints.http, endpoints.token, ca, pinned=ca is not None)

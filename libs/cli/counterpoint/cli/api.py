@@ -45,6 +45,7 @@ class ApiClient:
             headers={"Authorization": f"Bearer {address.token}", "Accept": "application/json"},
             timeout=_TIMEOUT,
             transport=transport,
+            verify=address.verification(),
             trust_env=False,
         )
 

@@ -1,5 +1,7 @@
 """Commands on the data folder of a stack."""
 
+from pathlib import Path
+
 from counterpoint.cli.errors import UsageError
 from counterpoint.cli.session import CommandSession
 
@@ -20,3 +22,16 @@ def quiet_logs() -> None:
 def reject_url(session: CommandSession) -> None:
     if session.url:
         raise UsageError("this command needs a data folder: use --data-dir, not --url")
+
+
+def print_private(session: CommandSession, name: str, text: str, output: Path | None) -> None:
+    """Print a text that contains passwords, or write it to a file that only its owner can read."""
+    from counterpoint.local.private_files import write_private
+
+    if output is None and session.json:
+        session.show({name: text}, lambda: text)
+    elif output is None:
+        print(text, end="")
+    else:
+        write_private(output, text)
+        session.show({"file": str(output)}, lambda: f"{output} contains passwords: delete it when it has been used")

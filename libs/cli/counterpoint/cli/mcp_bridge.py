@@ -169,7 +169,8 @@ async def serve(address: Address, query: dict[str, str]) -> None:
 
     url = httpx.URL(f"{address.url}/mcp", params=query)
     headers = {"Authorization": f"Bearer {address.token}"}
-    async with httpx.AsyncClient(headers=headers, timeout=_TIMEOUT, trust_env=False) as http:
+    verify = address.verification()
+    async with httpx.AsyncClient(headers=headers, timeout=_TIMEOUT, trust_env=False, verify=verify) as http:
         await Bridge(http, url, write).run(lines())
 
 

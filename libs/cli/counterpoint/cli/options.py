@@ -27,6 +27,9 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number
 AsOf = Annotated[
     str | None, typer.Option("--as-of", metavar="COMMIT|TIME", help="The state after a commit, or at a time.")
 ]
+PrivateOutput = Annotated[
+    Path | None, typer.Option("--output", help="The file to write, readable by you alone. Default: standard output.")
+]
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="NAMESPACE/NAME of a job.")]
 
 

@@ -9,14 +9,18 @@ DISTRIBUTION, MEMBER = "counterpoint", "counterpoint-cli"
 """The distribution of an installation, and the member of the workspace of a checkout."""
 
 
-def version() -> str:
-    """Return version and commit, `0.1.0 (1a2b3c4d5e6f)`; without the commit if there is neither a wheel nor git."""
+def release() -> str:
+    """Return the number of the release."""
     try:
-        number = metadata(DISTRIBUTION)["Version"]
+        return metadata(DISTRIBUTION)["Version"]
     except PackageNotFoundError:
-        number = metadata(MEMBER)["Version"]
+        return metadata(MEMBER)["Version"]
+
+
+def version() -> str:
+    """Return release and commit, `0.1.0 (1a2b3c4d5e6f)`; without the commit if there is neither a wheel nor git."""
     commit = _built_from() or _checked_out()
-    return f"{number} ({commit})" if commit else number
+    return f"{release()} ({commit})" if commit else release()
 
 
 def _built_from() -> str | None:

@@ -37,7 +37,7 @@ class RunningEngine(BaseModel):
 
 
 class Endpoints(BaseModel):
-    """The file's content; `token` is the administrator's."""
+    """The file's content; `token` is the administrator's, `certificate` a file that both APIs present."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -47,6 +47,7 @@ class Endpoints(BaseModel):
     users: dict[str, NatsUser]
     lineage: str
     services: dict[str, RunningService]
+    certificate: str | None = None
     engines: dict[str, RunningEngine]
 
 

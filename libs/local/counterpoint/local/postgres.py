@@ -153,6 +153,13 @@ def _working_in(data: Path) -> list[int]:
 class PostgresServer(Engine):
     """A PostgreSQL server with our roles, the database `counterpoint` and the extension `vector`."""
 
+    cluster_options: tuple[str, ...] = (
+        "--locale-provider=builtin",
+        "--builtin-locale=C.UTF-8",
+        f"--sync-method={_SYNC_METHOD}",
+    )
+    """Options of `initdb` that PostgreSQL has since version 17."""
+
     def __init__(
         self, directory: Path, passwords: PostgresPasswords, state: StateFile | None = None, log: Path | None = None
     ) -> None:
@@ -245,9 +252,7 @@ class PostgresServer(Engine):
             "--auth=scram-sha-256",
             "--encoding=UTF8",
             "--locale=C",
-            "--locale-provider=builtin",
-            "--builtin-locale=C.UTF-8",
-            f"--sync-method={_SYNC_METHOD}",
+            *self.cluster_options,
         )
         try:
             await run("initdb", Program(argv=argv, env={}, log=self.log, owned=self.directory))

@@ -58,6 +58,8 @@ class ServiceParameters:
     http_host: str = LOCALHOST
     lineage_host: str = LOCALHOST
     gateway_host: str = LOCALHOST
+    tls_cert: str = ""
+    tls_key: str = ""
     streams_bytes: int | None = None
 
 
@@ -115,6 +117,12 @@ def _gateway(wiring: ServiceParameters) -> dict[str, str]:
     return {"COUNTERPOINT_GATEWAY_URL": origin(wiring.gateway_host, wiring.gateway_port)}
 
 
+def _tls(wiring: ServiceParameters) -> dict[str, str]:
+    if not wiring.tls_cert:
+        return {}
+    return {"COUNTERPOINT_TLS_CERT": wiring.tls_cert, "COUNTERPOINT_TLS_KEY": wiring.tls_key}
+
+
 def _own(name: ServiceName, wiring: ServiceParameters) -> dict[str, str]:
     match name:
         case "memory":
@@ -127,10 +135,12 @@ def _own(name: ServiceName, wiring: ServiceParameters) -> dict[str, str]:
                 "COUNTERPOINT_AUDIT_KEY": wiring.credentials.audit_key,
             } | _gateway(wiring)
         case "router":
-            return {"COUNTERPOINT_HTTP_HOST": wiring.http_host, "COUNTERPOINT_HTTP_PORT": str(wiring.http_port)}
+            port = str(wiring.http_port)
+            return {"COUNTERPOINT_HTTP_HOST": wiring.http_host, "COUNTERPOINT_HTTP_PORT": port} | _tls(wiring)
         case "lineage":
             port = str(wiring.lineage_port)
-            return {"COUNTERPOINT_LINEAGE_HOST": wiring.lineage_host, "COUNTERPOINT_LINEAGE_PORT": port}
+            host = wiring.lineage_host
+            return {"COUNTERPOINT_LINEAGE_HOST": host, "COUNTERPOINT_LINEAGE_PORT": port} | _tls(wiring)
         case "manager":
             outside = [each for each in _forwarded(wiring, *_OUTSIDE).values() if not each.startswith(_FOLDER)]
             providers = [each for each in wiring.inherited if outside and _PROVIDERS.fullmatch(each)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from counterpoint.bus.finding import Finding, Level
+from counterpoint.bus.check_result import CheckResult, Level
 from counterpoint.local.credentials import Credentials, load_credentials
 from counterpoint.local.disk_space import reserve_streams
 from counterpoint.local.doctor.servers import examine_external
@@ -34,7 +34,7 @@ from counterpoint.local.service import (
     environment,
 )
 from counterpoint.local.settings import local_settings
-from counterpoint.local.state_file import ProcessIdentity, StateFile, is_free
+from counterpoint.local.state_file import RESTORING, ProcessIdentity, StateFile, is_free
 from counterpoint.local.supervisor import Supervisor
 from counterpoint.local.valkey import ValkeyServer
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
@@ -56,7 +56,7 @@ def policy_authorization(passwords: dict[str, str]) -> str:
     return nats_config(passwords, publishers=local_settings().publishers)
 
 
-def refuse_unfit(findings: Iterable[Finding]) -> None:
+def refuse_unfit(findings: Iterable[CheckResult]) -> None:
     """Raise `Permanent` `engine_unfit` with each finding that prevents a start."""
     unfit = tuple(
         Problem(field=finding.check, problem=f"{finding.detail}; {finding.remedy}")
@@ -173,15 +173,17 @@ class Stack:
         if self._inspect:
             pid = engines["postgres"].pid if "postgres" in engines else None
             engines["postgres"] = RunningEngine(pid=pid, dsn=wiring.postgres.inspect)
+        tls = bool(wiring.tls_cert)
         return Endpoints(
-            http=origin(wiring.http_host, wiring.http_port),
+            http=origin(wiring.http_host, wiring.http_port, tls=tls),
+            certificate=wiring.tls_cert or None,
             token=wiring.credentials.admin_token,
             nats=wiring.nats_url,
             users={
                 user: NatsUser(user=user, password=passwords[user], inbox_prefix=inbox_prefix(user))
                 for user in dict.fromkeys(("publisher", "observer", *local_settings().publishers))
             },
-            lineage=origin(wiring.lineage_host, wiring.lineage_port),
+            lineage=origin(wiring.lineage_host, wiring.lineage_port, tls=tls),
             services={
                 name: RunningService(pid=service.pid, health=service.health) for name, service in self._services.items()
             },
@@ -190,6 +192,9 @@ class Stack:
 
     async def _start(self, state: StateFile) -> None:
         self._state = state
+        if (self.data_dir / RESTORING).exists():
+            problem = "a restore into it was interrupted: run it again, or delete the folder"
+            raise Permanent(ErrorCode.RESTORE_UNFINISHED, (Problem(field=str(self.data_dir), problem=problem),))
         (self.data_dir / "endpoints.json").unlink(missing_ok=True)
         state.supervised_by(ProcessIdentity.of(os.getpid()))
         with self._stage("sweep"):
@@ -200,8 +205,7 @@ class Stack:
         http_port = self._port(state, "http", given.http_host, given.http_port)
         lineage_port = self._port(state, "lineage", given.lineage_host, given.lineage_port)
         gateway_port = self._port(state, "gateway", given.gateway_host, given.gateway_port)
-        with self._stage("checks"):
-            refuse_unfit(await examine_external(local_settings(), credentials, os.environ))
+        refuse_unfit(await examine_external(local_settings(), credentials, os.environ))
         urls = await self._start_engines(state, credentials)
         self._wiring = ServiceParameters(
             data_dir=self.data_dir,
@@ -216,6 +220,8 @@ class Stack:
             http_host=given.http_host,
             lineage_host=given.lineage_host,
             gateway_host=given.gateway_host,
+            tls_cert=given.tls_cert,
+            tls_key=given.tls_key,
             streams_bytes=self._streams_bytes,
         )
         await _together(self._run_job("migrate"), self._run_job("provision"))

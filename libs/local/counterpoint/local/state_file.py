@@ -13,6 +13,9 @@ from counterpoint.local.private_files import NO_SPACE, write_private
 
 log = structlog.get_logger(__name__)
 
+RESTORING = "restoring.json"
+"""The file in a data folder whose restore has not finished."""
+
 
 class ProcessIdentity(BaseModel):
     """A process by pid and start time, since pids are reused."""

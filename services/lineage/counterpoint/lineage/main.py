@@ -15,7 +15,13 @@ async def listen(settings: LineageSettings) -> None:
     limits = settings.limits()
     locks = ProjectLocks()
     register(service, limits, locks)
-    server, _ = http_server(application(service.memory, limits, locks), settings.lineage_host, settings.lineage_port)
+    server, _ = http_server(
+        application(service.memory, limits, locks),
+        settings.lineage_host,
+        settings.lineage_port,
+        certificate=settings.tls_cert,
+        key=settings.tls_key,
+    )
     service.add_task(lambda: serve(server))
     await service.run()
 

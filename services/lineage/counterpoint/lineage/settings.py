@@ -1,5 +1,7 @@
 """Settings of the lineage service."""
 
+from pathlib import Path
+
 from pydantic import Field
 
 from counterpoint.bus import BusSettings
@@ -7,10 +9,12 @@ from counterpoint.lineage.incidents.incident import IncidentLimits
 
 
 class LineageSettings(BusSettings):
-    """Listen address for OpenLineage, and the limits of incidents (docs/incidents.md)."""
+    """Listen address and PEM files of the OpenLineage API, and the limits of incidents (docs/incidents.md)."""
 
     lineage_host: str = "127.0.0.1"
     lineage_port: int = 5000
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     incidents_per_hour: int = Field(default=200, ge=1)
     retry_grace_s: float = Field(default=900.0, ge=0)
     part_grace_s: float = Field(default=30.0, ge=0)

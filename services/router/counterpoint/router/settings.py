@@ -1,5 +1,6 @@
 """Settings of the router, from the environment."""
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -12,7 +13,7 @@ class RouterSettings(BusSettings):
 
     `poll_s` is the poll interval of waits and streams; live messages wake them earlier. `ingest_request_bytes` limits
     the documents in one request to memory, which must fit into a bus message. At most `tasks_under_way` tasks are
-    started at once; projects take turns by `project_weights` (default 1).
+    started at once; projects take turns by `project_weights` (default 1). `tls_cert` and `tls_key` are PEM files.
 
     `mcp_url` is the address of `/mcp` that clients use, for its OAuth metadata, which names
     `mcp_authorization_servers`. `mcp_hosts` are the host names besides the local ones that `/mcp` answers to.
@@ -20,6 +21,8 @@ class RouterSettings(BusSettings):
 
     http_host: str = "127.0.0.1"
     http_port: int = 8484
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     principal_cache_s: float = 3.0
     poll_s: float = 2.0
     heartbeat_s: float = 15.0

@@ -91,7 +91,7 @@ def _run(session: CommandSession, name: str, folder: Path | None, options: Mappi
     """Replace this process by the module of a benchmark. Raises `UsageError`, `CommandError`."""
     _check(name, folder, options)
     if importlib.util.find_spec(PACKAGE) is None:
-        raise CommandError("the benchmarks are not installed: install the package counterpoint-bench")
+        raise CommandError("the benchmarks are not installed: pip install 'counterpoint[server]'")
     module, environment = name, dict(os.environ)
     arguments = ["--json"] if session.json else []
     arguments += [str(folder.absolute())] if folder is not None else []

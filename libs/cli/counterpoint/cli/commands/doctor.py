@@ -9,7 +9,7 @@ from counterpoint.cli.errors import Exit
 from counterpoint.cli.session import CommandSession
 
 if TYPE_CHECKING:
-    from counterpoint.bus.finding import Finding
+    from counterpoint.bus.check_result import CheckResult
 
 _MARKS = {"ok": "✔", "warning": "!", "failed": "✘"}
 
@@ -31,6 +31,6 @@ def doctor(session: CommandSession) -> Exit:
     return Exit.FAILED if failed else Exit.DONE
 
 
-def _line(finding: "Finding") -> str:
+def _line(finding: "CheckResult") -> str:
     remedy = f"\n    → {finding.remedy}" if finding.remedy else ""
     return f"{_MARKS[finding.level]} {finding.check}: {finding.detail}{remedy}"

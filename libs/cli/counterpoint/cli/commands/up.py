@@ -37,18 +37,27 @@ def up(
         int | None,
         typer.Option("--lineage-port", min=0, max=65535, help="Port of the OpenLineage API. Default: a free port."),
     ] = None,
+    tls_cert: Annotated[
+        str | None,
+        typer.Option("--tls-cert", help="PEM file of a certificate chain; both APIs then speak TLS. Needs --tls-key."),
+    ] = None,
+    tls_key: Annotated[str | None, typer.Option("--tls-key", help="PEM file of its private key.")] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return when the stack is ready.")] = False,
     inspect: Annotated[bool, typer.Option("--inspect", help="Create a read-only login of PostgreSQL.")] = False,
 ) -> None:
     """Start the engines and the five services, and follow decisions until Ctrl-C."""
     from counterpoint.local import up as local
     from counterpoint.local.endpoints import read_endpoints
-    from counterpoint.local.listen_addresses import listen_addresses
+    from counterpoint.local.listen_addresses import exposure, listen_addresses
 
     reject_url(session)
     folder = session.place.folder()
-    addresses = listen_addresses(os.environ, host=host, http_port=http_port, lineage_port=lineage_port)
+    addresses = listen_addresses(
+        os.environ, host=host, http_port=http_port, lineage_port=lineage_port, tls_cert=tls_cert, tls_key=tls_key
+    )
     quiet_logs()
+    if warning := exposure(addresses):
+        session.note(f"warning: {warning[0]}: {warning[1]}")
 
     async def ready(endpoints: "Endpoints") -> None:
         session.line(endpoints.model_dump(exclude_none=True), lambda: _where(endpoints))
@@ -71,12 +80,12 @@ def up(
 
 async def _decisions(session: CommandSession, endpoints: "Endpoints") -> None:
     """Print decisions until cancelled. The thread ends with the stream, which ends with the router."""
-    from counterpoint.cli.address import Address
+    from counterpoint.cli.address import address_of
     from counterpoint.cli.decisions import follow_all
 
     stopped = threading.Event()
     try:
-        await asyncio.to_thread(follow_all, session, Address(endpoints.http, endpoints.token), stopped)
+        await asyncio.to_thread(follow_all, session, address_of(endpoints), stopped)
     finally:
         stopped.set()
 

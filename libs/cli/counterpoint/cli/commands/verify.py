@@ -1,5 +1,6 @@
 """`counterpoint verify`: check the audit log and export proofs."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from counterpoint.cli.command import Panel, command
+from counterpoint.cli.data_folder import quiet_logs
 from counterpoint.cli.errors import Exit, UsageError
 from counterpoint.cli.options import check_id
 from counterpoint.cli.session import CommandSession
@@ -36,8 +38,16 @@ def verify(
     export: Annotated[
         Path | None, typer.Option("--export", help="Write all leaves to a file for an independent check.")
     ] = None,
+    backup: Annotated[
+        Path | None,
+        typer.Option("--backup", help="Check a backup instead: its file and its audit log."),
+    ] = None,
 ) -> Exit | None:
     """Verify that no leaf of the audit log and no record was changed, added or removed."""
+    if backup is not None:
+        if task or checkpoints or export:
+            raise UsageError("--backup cannot be combined with --task, --checkpoints or --export")
+        return _verify_backup(session, backup)
     if task and (checkpoints or export):
         raise UsageError("--task cannot be combined with --checkpoints or --export, which cover the whole log")
     with session.connect() as api:
@@ -54,6 +64,31 @@ def verify(
         report |= {"exported": leaves}
     session.show(report, lambda: _summary(report))
     return Exit.DONE if report["ok"] else Exit.FAILED
+
+
+def _verify_backup(session: CommandSession, path: Path) -> Exit:
+    """Check the file of a backup, restore it to a temporary server, and verify the audit log of each project."""
+    from counterpoint.cli.passphrase import known_passphrase
+    from counterpoint.cli.version import release
+    from counterpoint.local.backup.opened import open_backup
+    from counterpoint.local.backup.verify import verify as verify_backup
+
+    quiet_logs()
+    opened = open_backup(path, known_passphrase(), release())
+    projects = asyncio.run(verify_backup(opened))
+    broken = [report["project"] for report in projects if not report["ok"]]
+    report = {
+        "ok": not broken,
+        "installation": opened.manifest.installation,
+        "made_at": opened.manifest.created_at,
+        "version": opened.manifest.version,
+        "database_bytes": opened.database_bytes,
+        "projects": projects,
+    }
+    counts = f"{sum(one['commits'] for one in projects)} commits of {len(projects)} projects"
+    verdict = f"THE AUDIT LOG IS BROKEN in {', '.join(broken)}" if broken else "complete, and its audit log is intact"
+    session.show(report, lambda: f"{path}, made {opened.manifest.created_at}: {verdict}; {counts}")
+    return Exit.FAILED if broken else Exit.DONE
 
 
 def _end_of(path: Path) -> str:

@@ -54,7 +54,7 @@ class ReplayProcesses:
     def _start(self, service: str) -> "subprocess.Popen[str]":
         module = MODULES[service]
         if importlib.util.find_spec(module.rpartition(".")[0]) is None:
-            raise CommandError(f"the {service} is not installed: install the package counterpoint-{service}")
+            raise CommandError(f"the {service} is not installed: pip install 'counterpoint[server]'")
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         self._running[service] = process = subprocess.Popen(
             [sys.executable, "-m", module, *self._arguments],

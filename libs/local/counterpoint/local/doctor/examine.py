@@ -6,10 +6,16 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from counterpoint.bus.finding import Finding, Level
+from counterpoint.bus.check_result import CheckResult, Level
 from counterpoint.local.credentials import Credentials, read_credentials
 from counterpoint.local.doctor.jobs import examine_nats, examine_postgres
-from counterpoint.local.doctor.machine import examine_folder, examine_machine, examine_ports, examine_programs
+from counterpoint.local.doctor.machine import (
+    examine_folder,
+    examine_listening,
+    examine_machine,
+    examine_ports,
+    examine_programs,
+)
 from counterpoint.local.doctor.servers import examine_external, examine_http_servers
 from counterpoint.local.endpoints import read_endpoints
 from counterpoint.local.postgres import PostgresUrls
@@ -21,7 +27,7 @@ from counterpoint.proto.errors import Permanent
 _LOGS = "see the log of the process in logs/ of the data folder"
 
 
-def examine(data_dir: Path, environ: Mapping[str, str]) -> list[Finding]:
+def examine(data_dir: Path, environ: Mapping[str, str]) -> list[CheckResult]:
     """Check everything. Changes nothing."""
     findings = examine_machine()
     try:
@@ -29,7 +35,7 @@ def examine(data_dir: Path, environ: Mapping[str, str]) -> list[Finding]:
     except (ValidationError, Permanent) as wrong:
         return [
             *findings,
-            Finding.failed("settings", str(wrong), "correct the variable, or install the missing package"),
+            CheckResult.failed("settings", str(wrong), "correct the variable, or install the missing package"),
         ]
     folder = examine_folder(data_dir, settings)
     findings += [*examine_programs(settings), *folder]
@@ -38,15 +44,20 @@ def examine(data_dir: Path, environ: Mapping[str, str]) -> list[Finding]:
     try:
         credentials = read_credentials(data_dir / "secrets.json")
     except Permanent as damaged:
-        return [*findings, Finding.failed("secrets", str(damaged), "restore secrets.json from a backup")]
+        return [*findings, CheckResult.failed("secrets", str(damaged), "restore secrets.json from a backup")]
     state = status(data_dir)
-    findings += _stack(state) if state.running else examine_ports(environ)
+    listening = examine_listening(environ)
+    findings += listening
+    if state.running:
+        findings += _stack(state)
+    elif not any(finding.level == Level.FAILED for finding in listening):
+        findings += examine_ports(environ)
     return findings + asyncio.run(_servers(data_dir, settings, credentials, state, environ))
 
 
 async def _servers(
     data_dir: Path, settings: LocalSettings, credentials: Credentials | None, state: Status, environ: Mapping[str, str]
-) -> list[Finding]:
+) -> list[CheckResult]:
     """Check the external engines, the embedded ones while they run, and other configured servers."""
     known = credentials or Credentials.make()
     found = await examine_external(settings, known, environ)
@@ -59,20 +70,22 @@ async def _servers(
     return found + await examine_http_servers(environ)
 
 
-def _stack(state: Status) -> list[Finding]:
+def _stack(state: Status) -> list[CheckResult]:
     """Check the parts of a running stack."""
     if not state.services:
-        return [Finding.warning("stack", f"process {state.pid} is starting", "run this again when it is ready")]
+        return [CheckResult.warning("stack", f"process {state.pid} is starting", "run this again when it is ready")]
     findings = []
     for name, ready in state.services.items():
         waits = ", ".join(state.waiting_for.get(name, ())) or "it does not answer"
         findings.append(
-            Finding.ok(f"service {name}", "ready")
+            CheckResult.ok(f"service {name}", "ready")
             if ready
-            else Finding.failed(f"service {name}", f"not ready: {waits}", _LOGS)
+            else CheckResult.failed(f"service {name}", f"not ready: {waits}", _LOGS)
         )
     for name, alive in state.engines.items():
         findings.append(
-            Finding.ok(f"engine {name}", "runs") if alive else Finding.failed(f"engine {name}", "has ended", _LOGS)
+            CheckResult.ok(f"engine {name}", "runs")
+            if alive
+            else CheckResult.failed(f"engine {name}", "has ended", _LOGS)
         )
     return findings

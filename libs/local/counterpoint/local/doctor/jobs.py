@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import Mapping
 
-from counterpoint.bus.finding import Finding, parse_findings
+from counterpoint.bus.check_result import CheckResult, parse_results
 from counterpoint.local.credentials import Credentials
 from counterpoint.local.postgres import PostgresUrls
 from counterpoint.local.service import base_environment
@@ -14,7 +14,7 @@ _TIMEOUT_S = 60.0
 
 async def examine_nats(
     url: str, credentials: Credentials, streams_bytes: int | None, inherited: Mapping[str, str]
-) -> list[Finding]:
+) -> list[CheckResult]:
     """Check a NATS server with the login of the provisioner."""
     env = {
         "COUNTERPOINT_NATS_URL": url,
@@ -25,11 +25,26 @@ async def examine_nats(
         env["COUNTERPOINT_STREAMS_BYTES"] = str(streams_bytes)
     if ca := inherited.get("COUNTERPOINT_NATS_CA"):
         env["COUNTERPOINT_NATS_CA"] = ca
-    return await _run("nats", "counterpoint.bus.preflight", env, inherited)
+    return await _run("nats", ("counterpoint.bus.preflight",), env, inherited)
 
 
-async def examine_postgres(urls: PostgresUrls, credentials: Credentials, inherited: Mapping[str, str]) -> list[Finding]:
+async def examine_postgres(
+    urls: PostgresUrls, credentials: Credentials, inherited: Mapping[str, str]
+) -> list[CheckResult]:
     """Check a PostgreSQL server with the superuser's login; with those of the roles if they exist already."""
+    return await _examine_postgres(urls, credentials, inherited)
+
+
+async def examine_empty_postgres(
+    urls: PostgresUrls, credentials: Credentials, inherited: Mapping[str, str]
+) -> list[CheckResult]:
+    """As `examine_postgres`, with a finding `postgres content` about tables: none, ours (a warning), or others."""
+    return await _examine_postgres(urls, credentials, inherited, "--empty")
+
+
+async def _examine_postgres(
+    urls: PostgresUrls, credentials: Credentials, inherited: Mapping[str, str], *options: str
+) -> list[CheckResult]:
     env = {
         "COUNTERPOINT_POSTGRES_OWNER_URL": urls.owner,
         "COUNTERPOINT_POSTGRES_URL": urls.memory,
@@ -37,14 +52,16 @@ async def examine_postgres(urls: PostgresUrls, credentials: Credentials, inherit
     }
     if not urls.prepared:
         env["COUNTERPOINT_POSTGRES_ADMIN_URL"] = urls.admin
-    return await _run("postgres", "counterpoint.memory.record.preflight", env, inherited)
+    return await _run("postgres", ("counterpoint.memory.record.preflight", *options), env, inherited)
 
 
-async def _run(check: str, module: str, env: dict[str, str], inherited: Mapping[str, str]) -> list[Finding]:
+async def _run(
+    check: str, module: tuple[str, ...], env: dict[str, str], inherited: Mapping[str, str]
+) -> list[CheckResult]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        module,
+        *module,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -56,11 +73,11 @@ async def _run(check: str, module: str, env: dict[str, str], inherited: Mapping[
         process.kill()
         await process.wait()
         return [
-            Finding.failed(
+            CheckResult.failed(
                 check, f"the check took longer than {_TIMEOUT_S:g} s", "see whether the server is overloaded"
             )
         ]
     if process.returncode != 0:
         reason = errors.decode(errors="replace").strip().rpartition("\n")[2]
-        return [Finding.failed(check, f"the check ended with: {reason}", "report it")]
-    return parse_findings(output.decode())
+        return [CheckResult.failed(check, f"the check ended with: {reason}", "report it")]
+    return parse_results(output.decode())

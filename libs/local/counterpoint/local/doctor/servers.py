@@ -8,7 +8,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
 
-from counterpoint.bus.finding import Finding
+from counterpoint.bus.check_result import CheckResult
 from counterpoint.local.credentials import Credentials
 from counterpoint.local.doctor.jobs import examine_nats, examine_postgres
 from counterpoint.local.postgres import PostgresUrls
@@ -23,7 +23,7 @@ _NO_ANSWER = (OSError, TimeoutError, ssl.SSLError, ValueError)
 
 async def examine_external(
     settings: LocalSettings, credentials: Credentials, inherited: Mapping[str, str]
-) -> list[Finding]:
+) -> list[CheckResult]:
     """Check the external engines that replace embedded ones."""
     checks = []
     if settings.nats_url:
@@ -38,23 +38,23 @@ async def examine_external(
     return [finding for found in await asyncio.gather(*checks) for finding in found]
 
 
-async def examine_http_servers(inherited: Mapping[str, str]) -> list[Finding]:
+async def examine_http_servers(inherited: Mapping[str, str]) -> list[CheckResult]:
     """Check that the search server and model providers accept connections; nothing is sent to them."""
     named = [(name, url) for name, url in inherited.items() if url and _HTTP_SERVERS.fullmatch(name)]
     return list(await asyncio.gather(*(_accepts(name, url) for name, url in sorted(named))))
 
 
-async def _accepts(name: str, url: str) -> Finding:
+async def _accepts(name: str, url: str) -> CheckResult:
     where = _without_login(url)
     try:
         _, writer = await asyncio.wait_for(_connect(url), _TIMEOUT_S)
     except _NO_ANSWER as error:
-        return Finding.warning(name, f"{where}: {_reason(error)}", f"start the server, or correct {name}")
+        return CheckResult.warning(name, f"{where}: {_reason(error)}", f"start the server, or correct {name}")
     writer.close()
-    return Finding.ok(name, f"{where} accepts connections")
+    return CheckResult.ok(name, f"{where} accepts connections")
 
 
-async def _valkey(url: str) -> list[Finding]:
+async def _valkey(url: str) -> list[CheckResult]:
     """Log in and ask for the version."""
     parts, check = urlsplit(url), "valkey"
     where = _without_login(url)
@@ -68,16 +68,20 @@ async def _valkey(url: str) -> list[Finding]:
         writer.close()
     except _NO_ANSWER as error:
         return [
-            Finding.failed(check, f"{where}: {_reason(error)}", "start the server, or correct COUNTERPOINT_VALKEY_URL")
+            CheckResult.failed(
+                check, f"{where}: {_reason(error)}", "start the server, or correct COUNTERPOINT_VALKEY_URL"
+            )
         ]
     text = reply.decode(errors="replace")
     if refused := re.search(r"^-(.*)$", text, re.MULTILINE):
-        return [Finding.failed(check, f"{where}: {refused[1].strip()}", "correct the login in COUNTERPOINT_VALKEY_URL")]
+        return [
+            CheckResult.failed(check, f"{where}: {refused[1].strip()}", "correct the login in COUNTERPOINT_VALKEY_URL")
+        ]
     version = re.search(r"(valkey|redis)_version:(\S+)", text)
-    return [Finding.ok(check, f"{where}: {version[1]} {version[2]}" if version else where)]
+    return [CheckResult.ok(check, f"{where}: {version[1]} {version[2]}" if version else where)]
 
 
-async def _qdrant(url: str, api_key: str | None) -> list[Finding]:
+async def _qdrant(url: str, api_key: str | None) -> list[CheckResult]:
     check, where = "qdrant", _without_login(url)
     remedy = "start the server, or correct COUNTERPOINT_QDRANT_URL and COUNTERPOINT_QDRANT_API_KEY"
     headers = {"api-key": api_key} if api_key else {}
@@ -89,8 +93,8 @@ async def _qdrant(url: str, api_key: str | None) -> list[Finding]:
     try:
         await asyncio.to_thread(ask)
     except (HTTPError, URLError, *_NO_ANSWER) as error:
-        return [Finding.failed(check, f"{where}: {_reason(error)}", remedy)]
-    return [Finding.ok(check, where)]
+        return [CheckResult.failed(check, f"{where}: {_reason(error)}", remedy)]
+    return [CheckResult.ok(check, where)]
 
 
 async def _connect(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

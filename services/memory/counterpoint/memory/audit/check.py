@@ -20,6 +20,7 @@ from counterpoint.memory.audit.standing import ExpectedRows, LeafWrite, placed
 from counterpoint.memory.audit.tiles import HASH_BYTES, HEIGHT, WIDTH, TileId, hashes
 from counterpoint.memory.audit.tree import Range, Subtree, complete_root, covering, folded, node_hash
 from counterpoint.memory.record.projects import all_projects, set_project
+from counterpoint.memory.record.session import apply_settings
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Transient
 
@@ -78,8 +79,9 @@ async def checked(scope: VerificationScope) -> dict[str, Any]:
 
 async def check(scope: VerificationScope) -> dict[str, Any]:
     """Verify in one read-only snapshot. Raises the errors of asyncpg if the database goes away."""
-    connection = await asyncpg.connect(scope.url, timeout=10, server_settings=_SETTINGS)
+    connection = await asyncpg.connect(scope.url, timeout=10)
     try:
+        await apply_settings(connection, _SETTINGS)
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             return await _check(connection, scope)
     finally:

@@ -65,7 +65,7 @@ class ExpectedRows:
                 self._tasks[record_id].append((changed or own, version))
         for number, (message_id, _, _, stamps) in enumerate(leaf.get("messages", ()), 1):
             sent = [place[1] + number, leaf["service"], leaf["message"], commit, stamps[6], stamps[7], place[2]]
-            self._messages[message_id] = [sent, stamps[0] if stamps[8] else None]
+            self._messages[message_id] = [sent, stamps[8], stamps[0]]
         self.cancelled.update((leaf["service"], timer) for timer in leaf.get("cancels", ()))
         if "inbox" in leaf:
             self._inbox[leaf["service"], leaf["message"], leaf["step"]] = [*leaf["inbox"], place[2]]
@@ -84,16 +84,17 @@ class ExpectedRows:
     def sent(self, message_id: str, columns: list[Any], task_version: int | None, whole: bool) -> bool:
         """Whether a message is in the log as it was sent: `columns` are those of `take`.
 
-        The version of its task is that of the last write before it, if the `whole` log is available to determine it.
+        The task version of a workflow message is that of the last write before it, if the `whole` log is available to
+        determine it, and 0 without a task.
         """
         known = self._messages.get(message_id)
         if known is None:
             return True
-        expected, task = known
+        expected, workflow, task = known
         version = None
-        if task is not None:
+        if workflow:
             version = max((v for place, v in self._tasks[task] if place < expected[0]), default=0)
-        return bool(expected == columns and (version == task_version or (task is not None and not whole)))
+        return bool(expected == columns and (version == task_version or (workflow and not whole)))
 
     def applied(self, consumer: str, message: str, step: str, columns: list[Any]) -> bool | None:
         """Whether a step is in the inbox as it was applied; None if no leaf contains it."""

@@ -14,6 +14,7 @@ from pydantic_core import from_json
 
 from counterpoint.memory.record import functions
 from counterpoint.memory.record.projects import all_projects, set_project
+from counterpoint.memory.record.session import apply_settings
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Away, Transient
 
@@ -48,6 +49,7 @@ _RETRY_S = 0.2
 _CONFIRM_EVERY_S = 0.5
 _VALID_S = 2.0
 """Validity of a lease after its last confirmation, in seconds; the server releases it later than that."""
+_KEEPALIVES = {"tcp_keepalives_idle": "2", "tcp_keepalives_interval": "1"}
 _LEASE_KEY = 0x636F756E746572
 
 _SQL = load_statements(__package__)
@@ -96,12 +98,12 @@ class Database:
             init=self._prepare,
             timeout=self._connect_timeout_s,
             command_timeout=30,
-            server_settings=self._settings,
             reset=_keep_session,
         )
 
     async def _prepare(self, connection: "Connection") -> None:
         self._project_of.pop(connection.get_server_pid(), None)
+        await apply_settings(connection, self._settings)
         await register_vector(connection)
         await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=from_json, schema="pg_catalog")
 
@@ -189,11 +191,8 @@ class Lease:
         while True:
             try:
                 if self._connection is None or self._connection.is_closed():
-                    self._connection = await asyncpg.connect(
-                        self._url,
-                        timeout=5,
-                        server_settings={"tcp_keepalives_idle": "2", "tcp_keepalives_interval": "1"},
-                    )
+                    self._connection = await asyncpg.connect(self._url, timeout=5)
+                    await apply_settings(self._connection, _KEEPALIVES)
                 sent_at = time.monotonic()
                 if await self._connection.fetchval("SELECT pg_try_advisory_lock($1)", _LEASE_KEY):
                     self.epoch = await self._connection.fetchval(_SQL["next_epoch"], self._holder, self.epoch)

@@ -31,4 +31,4 @@ async def refuse_other(connection: "Connection", installation: str) -> None:
 
 async def claim(connection: "Connection", installation: str) -> None:
     """Record the installation in a database without one."""
-    await connection.fetchval(_SQL["claim_installation"], installation)
+    await connection.execute(_SQL["claim_installation"], installation)

@@ -98,7 +98,7 @@ SELECT to_regclass('public.installation') IS NOT NULL
 SELECT id FROM installation
 
 -- name: claim_installation
-INSERT INTO installation (id) VALUES ($1) ON CONFLICT (one) DO UPDATE SET id = installation.id RETURNING id
+INSERT INTO installation (id) VALUES ($1) ON CONFLICT (one) DO NOTHING
 
 -- name: server_facts
 SELECT current_setting('server_version_num')::int AS version, pg_is_in_recovery() AS standby,
@@ -112,3 +112,9 @@ SELECT current_setting('server_version_num')::int AS version, pg_is_in_recovery(
 -- name: role_facts
 SELECT rolsuper AS superuser, rolbypassrls AS bypasses, pg_has_role('counterpoint_owner', 'MEMBER') AS owner
 FROM pg_roles WHERE rolname = current_user
+
+-- name: count_tables
+SELECT count(*) FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE relkind = 'r' AND nspname = 'public'
+
+-- name: set_settings
+SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS setting (name, value)

@@ -13,6 +13,7 @@ import structlog
 
 from counterpoint.bus.logs import configure
 from counterpoint.memory.record.projects import all_projects, set_project
+from counterpoint.memory.record.session import apply_settings
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.search.hybrid import EXACT_ROWS
 from counterpoint.memory.search.scan import index_of, indexed_as
@@ -31,9 +32,10 @@ async def index_projects(owner_url: str, rows: int = EXACT_ROWS) -> list[str]:
 
     Return the projects for which one was created. Does nothing while another process runs it.
     """
-    connection = await asyncpg.connect(owner_url, timeout=10, server_settings=_SETTINGS)
+    connection = await asyncpg.connect(owner_url, timeout=10)
     made = []
     try:
+        await apply_settings(connection, _SETTINGS)
         if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", _LOCK):
             return []
         used = [(row["model"], row["dimensions"]) for row in await connection.fetch(_SQL["models_in_use"])]

@@ -113,7 +113,9 @@ def attach(service: Service, settings: RouterSettings, running_tasks: RunningTas
     memory = service.memory
     resources = RouterResources(memory, Authenticator(memory, settings.principal_cache_s), hub, running_tasks, settings)
     mcp = McpEndpoint(HttpApi(resources), resources)
-    server, _ = http_server(mcp, settings.http_host, settings.http_port)
+    server, _ = http_server(
+        mcp, settings.http_host, settings.http_port, certificate=settings.tls_cert, key=settings.tls_key
+    )
 
     def on_message(subject: str, headers: Mapping[str, str]) -> None:
         hub.on_message(subject, headers)
