@@ -120,9 +120,9 @@ def _read_set(
 ) -> str | None:
     """Return the items of a read set.
 
-    An item has its role at index 4: `cited`, `quoted` as a candidate, `carried` from another delivery, or none if it was
-    only shown; and at index 5 whether it is of the shared project. Index 3 was the score in earlier releases, which is
-    in the answers. The last row is the commit whose result was used. Items that only the message carried are in the
+    An item has its role at index 4: `cited`, `quoted` as a candidate, `carried` from another delivery, or none if it
+    was only shown; and at index 5 whether it is of the shared project. Earlier releases have the score at index 3; it is in
+    the answers too. The last row is the commit whose result was used. Items that only the message carried are in the
     read sets of its causes.
     """
     rows: list[list[Any]] = []
