@@ -54,7 +54,7 @@ HALF = Path(__file__).parent / "mixes" / "half.json"
 WARM_UP = 20
 DRAIN_S = 120
 _COUNTS = """
-SELECT (SELECT count(*) FROM audit) AS commits, (SELECT count(*) FROM messages) AS messages,
+SELECT (SELECT count(*) FROM audit) AS commits, (SELECT count(*) FROM logged_messages) AS messages,
        (SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()) AS transactions,
        pg_current_wal_lsn() - '0/0'::pg_lsn AS wal, pg_database_size(current_database()) AS bytes,
        pg_total_relation_size('records') + pg_total_relation_size('history') AS records,

@@ -121,9 +121,9 @@ def _read_set(
     """Return the items of a read set.
 
     An item has its role at index 4: `cited`, `quoted` as a candidate, `carried` from another delivery, or none if it
-    was only shown; and at index 5 whether it is of the shared project. Earlier releases have the score at index 3; it is in
-    the answers too. The last row is the commit whose result was used. Items that only the message carried are in the
-    read sets of its causes.
+    was only shown; and at index 5 whether it is of the shared project. Earlier releases have its score at index 3,
+    which the answers have too. The last row is the commit whose result was used. Items that only the message carried
+    are in the read sets of its causes.
     """
     rows: list[list[Any]] = []
     for ref in refs:
