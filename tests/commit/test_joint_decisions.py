@@ -76,6 +76,7 @@ def test_stamps_that_differ_and_later_versions_are_not_joint() -> None:
     action, made = pair("orders")
     one, other = row("actions", action.id, action.body or {}), row("decisions", made.data["decision_id"], made.data)
     assert joint_decisions("orders", (one, other))
+    assert not joint_decisions("orders", (row("actions", "a-2", {"decision_id": ["d-1"]}), other))
     for change in ({"label": 2}, {"integrity": 0}, {"author": "judge"}, {"expect": 1}, {"place": 7}):
         changed = PlannedWrite(**{name: getattr(other, name) for name in PlannedWrite.__slots__} | change)
         assert not joint_decisions("orders", (one, changed)), change
