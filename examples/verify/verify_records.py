@@ -13,6 +13,7 @@ The commits that `sources` names are those whose read sets an earlier release ma
 import base64
 import datetime
 import hashlib
+import itertools
 import json
 import sys
 import zlib
@@ -64,6 +65,17 @@ def separate(records):
             body |= {"made_at": row["body"]["at"], "decision": row["body"].get("result"), "project": row["project"]}
             body |= {"decision_type": row["body"]["kind"], **row["decision"]}
             yield {**row, "store": "decisions", "id": own[0], "seq": own[1], "sha256": own[2], "body": body}
+
+
+def logged(messages):
+    """The messages, with those of decisions that are stored in the rows of others in rows of their own."""
+    for row in messages:
+        yield row
+        own = [row[f"decision_{name}"] or [] for name in ("ids", "seqs", "records", "subjects")]
+        for message, seq, record, subject in itertools.zip_longest(*own):
+            fixed = {"type": "counterpoint.decision.made.v1", "audience": [], "parts": None, "structured": False}
+            empty = {"timer": None, "due_at": None, "task_version": None}
+            yield {**row, **fixed, **empty, "id": message, "seq": seq, "records": [record], "subject": subject}
 
 
 def body_of(message, written):
@@ -147,7 +159,7 @@ def compare(leaves, project, tables):
     yield from (f"{key} is gone" for key in left)
     written = {(row["commit_id"], row["seq"]): row["body"] for row in (*records, *tables["history"])}
     timers = {}
-    for row in tables["messages"]:
+    for row in logged(tables["messages"]):
         if row["timer"] is not None and (row["sender"], row["timer"]) in cancelled:
             timers[row["id"]] = row["audience"]
         now = [row["type"], hashlib.sha256(body_of(row, written).encode()).hexdigest()]

@@ -184,10 +184,10 @@ class TestSteps:
                 " WHERE a.project = $1 ORDER BY a.arrival DESC LIMIT 2",
                 project,
             )
-        every = [[(read[:3], read[4]) for read in json.loads(row["every"])] for row in rows]
+        every = [[(read[:3], read[3:]) for read in json.loads(row["every"])] for row in rows]
         task = ["tasks", "t-1", 1]
         assert task not in [read for read, _ in every[0]]
-        assert every[1] == [(task, "shown")]
+        assert every[1] == [(task, [])]
         # After a restart too, the manager may cite what the developer has read.
         house.restart()
         cites = decision("manager", sources=[{"store": "tasks", "id": "t-1", "version": 1}])

@@ -22,8 +22,9 @@ async def tables_with(house: House, project: str, value: str) -> set[str]:
     """The tables of the record in which a project has a text, in whatever column."""
     async with house.superuser() as connection:
         names = await connection.fetch(
-            "SELECT table_name AS name FROM information_schema.columns"
-            " WHERE table_schema = 'public' AND column_name = 'project'"
+            "SELECT table_name AS name FROM information_schema.columns JOIN information_schema.tables"
+            " USING (table_schema, table_name)"
+            " WHERE table_schema = 'public' AND column_name = 'project' AND table_type = 'BASE TABLE'"
         )
         return {
             row["name"]

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_service.house import PERSON, House, decision
+from memory_service.house import DECISION, PERSON, WORKED, House, decision
 from memory_service.learning_project import wish
 
 from counterpoint.memory.record.canonical import canonical
 from counterpoint.memory.record.joint_decisions import _SAME, joint_decisions
 from counterpoint.memory.record.plan import PlannedWrite
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import Get, Line, List, Outgoing, Write
+from counterpoint.proto.memory import Get, Line, List, LogAfter, Outgoing, Write
 
 ROWS = "SELECT count(*) FROM records WHERE project = $1 AND store = 'decisions'"
 JOINT = "SELECT count(*) FROM records WHERE project = $1 AND decision_id IS NOT NULL"
@@ -76,6 +76,7 @@ def test_stamps_that_differ_and_later_versions_are_not_joint() -> None:
     action, made = pair("orders")
     one, other = row("actions", action.id, action.body or {}), row("decisions", made.data["decision_id"], made.data)
     assert joint_decisions("orders", (one, other))
+    assert not joint_decisions("orders", (row("actions", "a-2", {"decision_id": ["d-1"]}), other))
     for change in ({"label": 2}, {"integrity": 0}, {"author": "judge"}, {"expect": 1}, {"place": 7}):
         changed = PlannedWrite(**{name: getattr(other, name) for name in PlannedWrite.__slots__} | change)
         assert not joint_decisions("orders", (one, changed)), change
@@ -143,3 +144,48 @@ async def test_an_id_that_exists_is_a_conflict_in_either_form(house: House, proj
     await house.done("developer", origin, step="own row", last=False, messages=(alone[1],))
     with pytest.raises(AssertionError, match="conflict"):
         await house.done("developer", origin, step="second", last=False, writes=(alone[0],), messages=(alone[1],))
+
+
+async def logged(house: House, project: str, limit: int, task: str | None = None) -> list[tuple[int, str, Any]]:
+    """The log in pages: position, subject and body of each message."""
+    found, after = list[tuple[int, str, Any]](), 0
+    while True:
+        page = await house.found(
+            "router",
+            house.standing(project),
+            LogAfter(after=after, kinds=("tasks", "decisions"), limit=limit, task_id=task),
+        )
+        found += [(each.seq, each.body["subject"], json.loads(each.body["data"])) for each in page.items]
+        if len(page.items) < limit:
+            return found
+        after = page.items[-1].seq
+
+
+async def test_messages_of_decisions_are_in_the_row_of_another_and_in_the_log_as_before(
+    house: House, project: str
+) -> None:
+    sent = dict[str, list[Any]]()
+    for task in ("t-1", "t-2", "t-3"):
+        origin = house.handed(await house.delegated(project, task))
+        pairs = [pair(project, task), pair(project, task, agent="judge"), pair(project, task)]
+        worked = Outgoing(type=WORKED, data={"task_id": task, "text": "done"})
+        messages = (pairs[0][1], pairs[1][1], worked) if task == "t-1" else (*(made for _, made in pairs), worked)
+        writes = tuple(action for action, made in pairs if made in messages)
+        await house.done("developer", origin, writes=writes, messages=messages)
+        sent[task] = [each.data for each in messages]
+    whole = await logged(house, project, 100)
+    assert [seq for seq, *_ in whole] == sorted({seq for seq, *_ in whole})
+    for limit in (1, 2, 3):
+        assert await logged(house, project, limit) == whole
+    for task, bodies in sent.items():
+        assert [body for *_, body in await logged(house, project, 2, task)][-len(bodies) :] == bodies
+    assert {subject for _, subject, _ in whole if "decisions" in subject} == {
+        f"decisions.{project}.developer",
+        f"decisions.{project}.judge",
+    }
+    async with house.superuser() as connection:
+        rows = "SELECT count(*) FROM messages WHERE project = $1 AND type = $2"
+        assert await connection.fetchval(rows, project, DECISION) == 0
+        stored = "SELECT sum(cardinality(decision_ids)) FROM messages WHERE project = $1"
+        assert await connection.fetchval(stored, project) == 8
+    assert (await house.verify(project))["ok"]

@@ -96,7 +96,7 @@ async def test_a_task_is_gone_and_the_proofs_hold(house: House, project: str) ->
     log = await house.found("router", house.standing(project), LogAfter(after=0, kinds=("tasks", "decisions")))
     assert not [each for each in log.items if task in json.dumps(each.body["data"])]
     async with house.superuser() as connection:
-        referring = "SELECT count(*) FROM messages WHERE project = $1 AND task_id = $2 AND records IS NOT NULL"
+        referring = "SELECT count(*) FROM logged_messages WHERE project = $1 AND task_id = $2 AND records IS NOT NULL"
         assert await connection.fetchval(referring, project, other) > 0
         assert await connection.fetchval(referring, project, task) == 0
 

@@ -17,9 +17,9 @@ from counterpoint.proto.memory import CommitReply, Dependents, Get, Line, List, 
 EARLIER = """
 WITH gone AS (DELETE FROM read_sets WHERE project = $1 RETURNING commit_id, cause, reads)
 INSERT INTO sources (project, store, id, version, commit_id, cited, used, shared)
-SELECT $1, item ->> 0, item ->> 1, (item ->> 2)::int, commit_id, item ->> 4 IN ('cited', 'quoted'),
-       item ->> 4 = 'cited', (item ->> 5)::boolean
-FROM gone, jsonb_array_elements(reads) AS item WHERE item ->> 4 <> 'carried'
+SELECT $1, item ->> 0, item ->> 1, (item ->> 2)::int, commit_id, coalesce(item ->> 4, '') IN ('cited', 'quoted'),
+       coalesce(item ->> 4, '') = 'cited', coalesce(item ->> 5, 'false')::boolean
+FROM gone, jsonb_array_elements(reads) AS item WHERE item ->> 4 IS DISTINCT FROM 'carried'
 UNION ALL SELECT $1, 'commits', cause::text, 1, commit_id, true, false, false FROM gone
 WHERE cause IS NOT NULL AND NOT reads @> '[["commits"]]'
 """

@@ -54,10 +54,24 @@ HALF = Path(__file__).parent / "mixes" / "half.json"
 WARM_UP = 20
 DRAIN_S = 120
 _COUNTS = """
-SELECT (SELECT count(*) FROM audit) AS commits, (SELECT count(*) FROM messages) AS messages,
+SELECT (SELECT count(*) FROM audit) AS commits, (SELECT count(*) FROM logged_messages) AS messages,
        (SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()) AS transactions,
-       pg_current_wal_lsn() - '0/0'::pg_lsn AS wal, pg_database_size(current_database()) AS bytes
+       pg_current_wal_lsn() - '0/0'::pg_lsn AS wal, pg_database_size(current_database()) AS bytes,
+       pg_total_relation_size('records') + pg_total_relation_size('history') AS records,
+       pg_total_relation_size('audit') AS audit, pg_total_relation_size('messages') AS log,
+       pg_total_relation_size('read_sets') AS reads, pg_total_relation_size('inbox') AS inbox
 """
+_SIZES = {
+    "WAL": "wal",
+    "database": "bytes",
+    "records and their history": "records",
+    "audit log": "audit",
+    "message log": "log",
+    "read sets": "reads",
+    "inbox": "inbox",
+    "bus": "bus",
+}
+"""Names of the counted sizes."""
 
 
 @dataclass(frozen=True)
@@ -281,7 +295,7 @@ async def measure_load(target: LoadTarget, mix: TaskMix, rate: float, seconds: f
             row(f"processor time a task, {name}", "ms", cpu_ms)
         for name in ("commits", "messages", "transactions"):
             row(f"{name} a task", "", grown[name] / finished)
-        for name, key in (("WAL", "wal"), ("database", "bytes"), ("bus", "bus")):
+        for name, key in _SIZES.items():
             row(f"bytes a task, {name}", "KB", grown[key] / finished / 1024)
         row("resident memory of `memory` before", "MB", rss)
         row("resident memory of `memory` after", "MB", target.rss_mb("memory"))

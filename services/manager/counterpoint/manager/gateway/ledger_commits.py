@@ -174,29 +174,26 @@ class LedgerCommits:
             more = {each for call in calls for each in call.limited_by} - limit_ids
             items |= await _items(memory, *(("spend", each) for each in more))
             spent = {each: record(item, SpendRecord) for (store, each), item in items.items() if store == "spend"}
-            counted = set[str]()
-            outcomes, writes = list[bool](), list[Write]()
+            settled, counted = dict[str, Write](), set[str]()
+            outcomes = list[bool]()
             for each in group:
                 item = items.get(("model_calls", each.call_id))
-                call = record(item, ModelCallRecord) if item else None
-                outcomes.append(call is not None and call.state == CallState.RESERVED)
+                call = record(item, ModelCallRecord) if item and each.call_id not in settled else None
                 if call is None or call.state != CallState.RESERVED:
+                    outcomes.append(False)
                     continue
                 ended = call.ended(each.state, each.usage, utc_now(), response=each.response, error=each.error)
-                writes.append(put("model_calls", each.call_id, ended, existing=item))
-                for spend_id in (request.scope, *call.limited_by):
-                    if spend_id in spent:
-                        spent[spend_id] = spent[spend_id].with_settled(call.estimate, each.state, each.usage)
-                        counted.add(spend_id)
-            if writes:
-                writes += (
-                    put("spend", each, after, existing=items["spend", each])
-                    for each, after in spent.items()
-                    if each in counted
-                )
+                settled[each.call_id] = put("model_calls", each.call_id, ended, existing=item)
+                outcomes.append(True)
+                for spend_id in {request.scope, *call.limited_by} & spent.keys():
+                    spent[spend_id] = spent[spend_id].with_settled(call.estimate, each.state, each.usage)
+                    counted.add(spend_id)
+            if settled:
+                after = (put("spend", each, spent[each], existing=items["spend", each]) for each in sorted(counted))
                 bare = "" if all(each.response is not None for each in group) else " bare"
-                step = _step("settle", [write.id for write in writes if write.store == "model_calls"])
-                self._note(request, await memory.step(Commit(step=step + bare, last=False, writes=tuple(writes))))
+                step = _step("settle", list(settled)) + bare
+                reply = await memory.step(Commit(step=step, last=False, writes=(*settled.values(), *after)))
+                self._note(request, reply)
         return outcomes
 
     def _is_stale(self, request: CallRequest, found: ReservationInput) -> bool:

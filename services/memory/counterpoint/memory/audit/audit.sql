@@ -98,7 +98,7 @@ SELECT id, type, body, jsonb_build_array(task_id, subject, audience, label, inte
        jsonb_build_array(seq, sender, inbound_id, commit_id, (extract(epoch FROM due_at) * 1000000)::bigint, structured,
                          (extract(epoch FROM at) * 1000000)::bigint)::text AS columns, task_version, records, parts,
        repeated_bodies(project, commit_id, records) AS repeated
-FROM messages WHERE project = $1
+FROM logged_messages WHERE project = $1
 
 -- name: written_inbox
 SELECT consumer, message_id, step, last, fence, outcome, reply::text, (extract(epoch FROM at) * 1000000)::bigint

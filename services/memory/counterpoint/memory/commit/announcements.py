@@ -38,6 +38,7 @@ class Announcements:
         """Publish until cancelled."""
         while True:
             step, row = await self._queue.get()
+            await asyncio.sleep(0)  # The reply to the commit goes first.
             described = headers(
                 message_id=row.id,
                 message_type=row.type,

@@ -19,7 +19,6 @@ from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Commit, CommitReply, Origin, Ref, salted
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_DECIMALS = 4
 
 
 def leaf(
@@ -121,18 +120,21 @@ def _read_set(
 ) -> str | None:
     """Return the items of a read set.
 
-    Each item has its score, its role (`cited`, `quoted` as a candidate, `shown`, or `carried` from another delivery),
-    and whether it is of the shared project. The last row is the commit whose result was used. Items that only the
-    message carried are in the read sets of its causes.
+    An item has its role at index 4: `cited`, `quoted` as a candidate, `carried` from another delivery, or none if it
+    was only shown; and at index 5 whether it is of the shared project. Earlier releases have its score at index 3,
+    which the answers have too. The last row is the commit whose result was used. Items that only the message carried
+    are in the read sets of its causes.
     """
     rows: list[list[Any]] = []
     for ref in refs:
         named = "cited" if ref in cited else "quoted" if ref in quoted else None
-        role = named or ("shown" if ref in memories.scores else "carried")
-        score = memories.scores.get(ref)
-        rows.append([*_ref_key(ref), None if score is None else round(score, _DECIMALS), role, ref in memories.shared])
+        role = named or (None if ref in memories.scores else "carried")
+        if ref in memories.shared:
+            rows.append([*_ref_key(ref), None, role, True])
+        else:
+            rows.append([*_ref_key(ref), *((None, role) if role else ())])
     if caused_by.result and caused_by.commit is not None:
-        rows.append([COMMITS_USED, caused_by.commit, 1, None, "cited", False])
+        rows.append([COMMITS_USED, caused_by.commit, 1, None, "cited"])
     return canonical(rows) if rows else None
 
 

@@ -3,6 +3,7 @@ due timers, and messages that a crash or an absent bus left behind."""
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,7 +28,7 @@ from counterpoint.proto.errors import Away, Transient
 log = structlog.get_logger()
 
 PENDING = Gauge("counterpoint_pending_messages", "Messages in the log that are not known to be on the bus")
-CLEAR_EVERY_S = 0.05
+CLEAR_EVERY_S = 0.2
 SWEEP_EVERY_S = 0.25
 _SWEEP_LIMIT = 500
 _QUEUE_LIMIT = 50_000
@@ -57,6 +58,7 @@ class Relay:
         self._sweep_age = timedelta(seconds=sweep_age_s)
         self._capability_life = timedelta(seconds=capability_life_s)
         self._queue: asyncio.Queue[LoggedMessage] = asyncio.Queue(_QUEUE_LIMIT)
+        self._live: asyncio.Queue[LoggedMessage] = asyncio.Queue(_QUEUE_LIMIT)
         self._in_flight: set[str] = set()
         self._arrived: list[str] = []
         self._refused: list[str] = []
@@ -74,10 +76,11 @@ class Relay:
         for message in messages:
             if not message.row.live:
                 self._origins.remember(message.row.id, message.provenance)
-            if message.row.due_at is None and not self._queue.full():
+            queue = self._live if message.row.live else self._queue
+            if message.row.due_at is None and not queue.full():
                 if not message.row.live:
                     self._in_flight.add(message.row.id)
-                self._queue.put_nowait(message)
+                queue.put_nowait(message)
 
     @property
     def cleared(self) -> bool:
@@ -97,6 +100,7 @@ class Relay:
         """Publish until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._publish())
+            group.create_task(self._publish_live())
             group.create_task(self._clear())
             group.create_task(self._sweep())
 
@@ -106,14 +110,21 @@ class Relay:
             row = message.row
             body, described = row.body.encode(), self._headers(message)
             try:
-                if row.live:
-                    await self._connection.announce(subjects.live(row.subject), body, described)
-                    continue
                 stored = await self._connection.publish(row.subject, body, described)
             except Away:
                 self._in_flight.discard(row.id)
                 continue
             stored.add_done_callback(lambda future, id=row.id: self._acknowledged(id, future))  # type: ignore[misc]
+
+    async def _publish_live(self) -> None:
+        """Publish live messages until cancelled: after the work messages and the replies of their commits."""
+        while True:
+            message = await self._live.get()
+            await asyncio.sleep(0)
+            with suppress(Away):
+                await self._connection.announce(
+                    subjects.live(message.row.subject), message.row.body.encode(), self._headers(message)
+                )
 
     def _acknowledged(self, message_id: str, stored: "asyncio.Future[Any]") -> None:
         self._in_flight.discard(message_id)

@@ -14,7 +14,8 @@ from counterpoint.memory.record.answers import packed
 from counterpoint.memory.record.database import AWAY
 from counterpoint.memory.record.joint_decisions import joint_decisions
 from counterpoint.memory.record.message_bodies import StoredBody
-from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.record.plan import CommitPlan, PlannedMessage
+from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.errors import Away, CounterpointError
 
 _COMMIT = "SELECT * FROM commit_steps($1, $2, $3, $4, $5, $6, $7, $8)"
@@ -62,7 +63,7 @@ class DiskFull(Away):
 class StepRow(NamedTuple):
     """Parameter of `commit_steps`: a step. The fields are those of the SQL type of the same name, in its order.
 
-    `writes_before` and `messages_before` are the numbers of writes and messages of the steps before it.
+    `writes_before` and `messages_before` are the numbers of those of the steps before it.
     """
 
     id: str
@@ -86,6 +87,7 @@ class StepRow(NamedTuple):
     writes_before: int
     writes: int
     messages_before: int
+    messages: int
 
 
 class CancelledTimerRow(NamedTuple):
@@ -121,9 +123,13 @@ class WriteRow(NamedTuple):
 
 
 class MessageRow(NamedTuple):
-    """Parameter of `commit_steps`: a message for the log. `records` are 1-based indexes among all writes."""
+    """Parameter of `commit_steps`: a message for the log, and messages of decisions that are stored with it.
+
+    `number` and `records` are 1-based indexes among all messages and writes, as are those of the decisions.
+    """
 
     step: int
+    number: int
     id: str
     type: str
     subject: str
@@ -139,6 +145,10 @@ class MessageRow(NamedTuple):
     structured: bool
     records: tuple[int, ...] | None
     parts: str | None
+    decision_ids: tuple[str, ...] | None
+    decision_numbers: tuple[int, ...] | None
+    decision_records: tuple[int, ...] | None
+    decision_subjects: tuple[str, ...] | None
 
 
 class VectorRow(NamedTuple):
@@ -226,13 +236,18 @@ def _write_rows(project: str, steps: Sequence[CommitPlan]) -> list[WriteRow]:
 
 
 def _message_rows(steps: Sequence[CommitPlan]) -> list[MessageRow]:
-    rows, before = [], 1
+    rows, writes_before, before = [], 1, 1
     for n, step in enumerate(steps, 1):
-        for row in step.messages:
+        with_last = _stored_with_last(step.messages)
+        for index, row in enumerate(step.messages):
+            if index in with_last:
+                continue
+            decisions = with_last if index == len(step.messages) - 1 else {}
             text, records, parts = row.stored or StoredBody(row.body)
             rows.append(
                 MessageRow(
                     step=n,
+                    number=before + index,
                     id=row.id,
                     type=row.type,
                     subject=row.subject,
@@ -246,12 +261,31 @@ def _message_rows(steps: Sequence[CommitPlan]) -> list[MessageRow]:
                     timer=row.timer,
                     live=row.live,
                     structured=row.structured,
-                    records=None if records is None else tuple(before + index for index in records),
+                    records=None if records is None else tuple(writes_before + each for each in records),
                     parts=parts,
+                    decision_ids=tuple(step.messages[at].id for at in decisions) or None,
+                    decision_numbers=tuple(before + at for at in decisions) or None,
+                    decision_records=tuple(writes_before + record for record in decisions.values()) or None,
+                    decision_subjects=tuple(step.messages[at].subject for at in decisions) or None,
                 )
             )
-        before += len(step.writes)
+        writes_before += len(step.writes)
+        before += len(step.messages)
     return rows
+
+
+def _stored_with_last(messages: Sequence[PlannedMessage]) -> dict[int, int]:
+    """Return the messages of decisions that are stored with the last message, by index, each with the index of its
+    write."""
+    found: dict[int, int] = {}
+    for index, message in enumerate(messages[:-1]):
+        stored, last = message.stored, messages[-1]
+        if not (message.type == DecisionMade.TYPE and message.live and stored and stored.records and not stored.parts):
+            continue
+        own = message.task_id, message.label, message.integrity, message.audience, message.timer, message.versioned
+        if own == (last.task_id, last.label, last.integrity, (), None, False):
+            (found[index],) = stored.records
+    return found
 
 
 def _parameters(project: str, steps: Sequence[CommitPlan]) -> tuple[list[Any], ...]:
@@ -282,6 +316,7 @@ def _parameters(project: str, steps: Sequence[CommitPlan]) -> tuple[list[Any], .
                 writes_before=writes,
                 writes=len(s.writes),
                 messages_before=messages,
+                messages=len(s.messages),
             )
             for s, writes, messages in zip(steps, writes_before, messages_before, strict=False)
         ],

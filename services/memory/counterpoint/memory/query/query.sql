@@ -28,11 +28,16 @@ FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS place (project, store, n)
 SELECT concat_ws(' ', pg_postmaster_start_time(), 'records'::regclass::oid, pg_relation_filenode('records'))
 
 -- name: log_after
-SELECT seq, id, type, subject, task_id, body, sender, at, records, parts,
-       repeated_bodies(project, commit_id, records) AS repeated
-FROM messages
-WHERE project = $1 AND seq > $2 AND split_part(subject, '.', 1) = ANY ($3) AND ($4::text IS NULL OR task_id = $4)
-    AND (body <> '{}' OR records IS NOT NULL)
+-- Decisions are in rows with a higher position: the first rows with decisions have the first of these.
+SELECT *, repeated_bodies(project, commit_id, records) AS repeated FROM (
+    (SELECT project, commit_id, seq, id, type, subject, task_id, body, sender, at, records, parts FROM messages
+     WHERE project = $1 AND seq > $2 AND split_part(subject, '.', 1) = ANY ($3) AND ($4::text IS NULL OR task_id = $4)
+         AND (body <> '{}' OR records IS NOT NULL)
+     ORDER BY seq LIMIT $5)
+    UNION ALL
+    (SELECT project, commit_id, seq, id, type, subject, task_id, body, sender, at, records, parts FROM decision_messages
+     WHERE project = $1 AND place > $2 AND seq > $2 AND 'decisions' = ANY ($3) AND ($4::text IS NULL OR task_id = $4)
+     ORDER BY place, seq LIMIT $5)) AS logged
 ORDER BY seq LIMIT $5
 
 -- name: log_bounds
@@ -125,6 +130,9 @@ CROSS JOIN LATERAL (
 SELECT id, type, body, task_id, due_at, timer, records, parts,
        repeated_bodies(project, commit_id, records) AS repeated
 FROM messages WHERE project = $1 AND id = ANY ($2::uuid[])
+UNION ALL
+SELECT id, type, body, task_id, due_at, timer, records, parts, repeated_bodies(project, commit_id, records)
+FROM decision_messages WHERE project = $1 AND id = ANY ($2::uuid[]) AND commit_id = $3
 
 -- name: leaves_of_commits
 SELECT body FROM audit WHERE project = $1 AND id = ANY ($2::uuid[])

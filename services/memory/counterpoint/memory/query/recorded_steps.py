@@ -69,9 +69,12 @@ async def _step(connection: Any, policy: Policy, grant: Grant, row: Any, leaf: M
     keys = list(hashes)
     versions = await _versions(connection, grant, keys)
     problems += _of_versions(keys, versions, hashes)
-    sent = {str(each["id"]): each for each in await _messages(connection, project, [m[0] for m in leaf["messages"]])}
+    commit = UUID(leaf["commit"])
+    sent = {
+        str(each["id"]): each for each in await _messages(connection, project, [m[0] for m in leaf["messages"]], commit)
+    }
     problems += _of_messages(leaf["messages"], sent)
-    inbound = await _messages(connection, project, [leaf["message"]])
+    inbound = await _messages(connection, project, [leaf["message"]], commit)
     message = inbound[0] if inbound and inbound[0]["body"] != "{}" else None
     if inbound and message is None:
         problems.append(StepProblem(kind="erased", problem=f"message {leaf['message']} was erased"))
@@ -155,9 +158,10 @@ async def _attested(connection: Any, project: str, versions: Mapping[_Key, Any])
     return hashes | {key: row["sha256"] for key, row in versions.items() if key[0] != project}
 
 
-async def _messages(connection: Any, project: str, ids: Iterable[str]) -> list[Any]:
+async def _messages(connection: Any, project: str, ids: Iterable[str], commit: UUID) -> list[Any]:
+    """Return the messages with these ids; decisions as far as `commit` sent them."""
     known = [found for each in ids if (found := _parsed(each)) is not None]
-    rows = await connection.fetch(_SQL["recorded_messages"], project, known)
+    rows = await connection.fetch(_SQL["recorded_messages"], project, known, commit)
     return [{**row, "body": whole_body(row)} for row in rows]
 
 

@@ -44,7 +44,8 @@ def joint_decisions(project: str, writes: Sequence[PlannedWrite]) -> dict[int, J
         if row.store != "actions" or not _is_new(row):
             continue
         action = from_json(row.body or "{}")
-        at = decisions.get(action.get("decision_id"))
+        decision_id = action.get("decision_id")
+        at = decisions.get(decision_id) if isinstance(decision_id, str) else None
         if at is None or writes[at].stamps != row.stamps:
             continue
         fields = _fields(project, action, from_json(writes[at].body or "{}"))

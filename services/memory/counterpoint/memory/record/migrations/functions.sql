@@ -20,7 +20,7 @@
 CREATE TYPE step_row AS (
     id uuid, consumer text, message text, step text, last boolean, fence bigint, task text, version int, ended_ok boolean,
     reads text, cause uuid, packed bytea, audit text, kind text, salt bytea, outcome text, reply text, trace text,
-    writes_before int, writes int, messages_before int
+    writes_before int, writes int, messages_before int, messages int
 );
 CREATE TYPE cancelled_timer_row AS (timer text, sender text, task text);
 CREATE TYPE write_row AS (
@@ -28,11 +28,13 @@ CREATE TYPE write_row AS (
     integrity smallint, sha bytea, schema int, place bigint, at timestamptz, decision_id text, decision_number int,
     decision_sha bytea, decision text
 );
--- `records` are numbers of writes, ascending.
+-- `records` are numbers of writes, ascending; `number` is that of a message among all messages. The decisions are messages
+-- that are stored in this row, each with its number and that of its write.
 CREATE TYPE message_row AS (
-    step int, id uuid, type text, subject text, task text, versioned boolean, audience text[], body text, label smallint,
+    step int, number int, id uuid, type text, subject text, task text, versioned boolean, audience text[], body text, label smallint,
     integrity smallint, due timestamptz, timer text, live boolean, structured boolean,
-    records int[], parts text
+    records int[], parts text, decision_ids uuid[], decision_numbers int[], decision_records int[],
+    decision_subjects text[]
 );
 CREATE TYPE vector_row AS (
     store text, id text, version int, source text, label smallint, words text, exact text[], type text, names text[],
@@ -72,7 +74,7 @@ CREATE FUNCTION commit_steps(
 DECLARE
     rows_written int := cardinality(p_writes);
     wrote int := coalesce((p_steps[cardinality(p_steps)]).writes_before + (p_steps[cardinality(p_steps)]).writes, 0);
-    sent int := cardinality(p_messages);
+    sent int := coalesce((p_steps[cardinality(p_steps)]).messages_before + (p_steps[cardinality(p_steps)]).messages, 0);
     commits uuid[] := ARRAY(SELECT s.id FROM unnest(p_steps) WITH ORDINALITY AS s ORDER BY ordinality);
     base bigint;
     head bigint;
@@ -252,12 +254,15 @@ BEGIN
         WITH log AS (
             INSERT INTO messages (project, seq, id, type, subject, task_id, task_version, audience, body, sender,
                                   label, integrity, inbound_id, commit_id, due_at, timer, traceparent, structured,
-                                  records, parts)
-            SELECT p_project, base + wrote + m.ordinality, m.id, m.type, m.subject, m.task,
+                                  records, parts, decision_ids, decision_seqs, decision_records, decision_subjects)
+            SELECT p_project, base + wrote + m.number, m.id, m.type, m.subject, m.task,
                    CASE WHEN m.versioned THEN coalesce(r.version, 0) END, m.audience, m.body, s.consumer, m.label,
                    m.integrity, s.message, s.id, m.due, m.timer, s.trace, m.structured,
-                   (SELECT array_agg(base + w ORDER BY w) FROM unnest(m.records) AS w), m.parts
-            FROM unnest(p_messages) WITH ORDINALITY AS m
+                   (SELECT array_agg(base + w ORDER BY w) FROM unnest(m.records) AS w), m.parts, m.decision_ids,
+                   (SELECT array_agg(base + wrote + n ORDER BY n) FROM unnest(m.decision_numbers) AS n),
+                   (SELECT array_agg(base + w ORDER BY n) FROM unnest(m.decision_numbers, m.decision_records) AS d (n, w)),
+                   m.decision_subjects
+            FROM unnest(p_messages) AS m
             JOIN unnest(p_steps) WITH ORDINALITY AS s ON s.ordinality = m.step
             LEFT JOIN LATERAL (
                 SELECT version FROM records
@@ -266,7 +271,10 @@ BEGIN
         waiting AS (
             INSERT INTO pending (message_id, project, due_at, timer)
             SELECT id, p_project, coalesce(due, now()), due IS NOT NULL FROM unnest(p_messages) WHERE NOT live)
-        SELECT id, seq, task_version, NULL::text, NULL::text, NULL::text FROM log;
+        SELECT id, seq, task_version, NULL::text, NULL::text, NULL::text FROM log
+        UNION ALL
+        SELECT d.id, base + wrote + d.number, NULL::int, NULL::text, NULL::text, NULL::text
+        FROM unnest(p_messages) AS m CROSS JOIN LATERAL unnest(m.decision_ids, m.decision_numbers) AS d (id, number);
     END IF;
 
     INSERT INTO inbox (project, consumer, message_id, step, last, fence, outcome, reply)
@@ -474,7 +482,8 @@ BEGIN
     DELETE FROM pending USING messages m
     WHERE pending.message_id = m.id AND m.project = p_project AND m.commit_id = ANY (commits);
     -- A message without an audience is never sent again.
-    UPDATE messages SET body = '{}', audience = '{}', records = NULL, parts = NULL
+    UPDATE messages SET body = '{}', audience = '{}', records = NULL, parts = NULL, decision_ids = NULL,
+        decision_seqs = NULL, decision_records = NULL, decision_subjects = NULL
     WHERE project = p_project AND commit_id = ANY (commits);
     UPDATE audit SET body = NULL, salt = NULL
     WHERE project = p_project AND position = ANY (named) AND body IS NOT NULL;

@@ -1,0 +1,62 @@
+"""The relay sends what a service waits for before what is only announced."""
+
+import asyncio
+from typing import Any
+
+from counterpoint.guard.capabilities import Keyring, SigningKey
+from counterpoint.guard.policy import policy
+from counterpoint.memory.commit.committer import LoggedMessage
+from counterpoint.memory.commit.relay import Relay
+from counterpoint.memory.provenance.read_sets import OriginCache
+from counterpoint.memory.record.plan import PlannedMessage
+from counterpoint.memory.record.stamps import Provenance
+from counterpoint.proto.ids import new_id
+
+
+class Bus:
+    """A bus that notes what is published, and acknowledges nothing."""
+
+    def __init__(self) -> None:
+        self.connected = False
+        self.published: list[str] = []
+        self.all = asyncio.Event()
+
+    async def publish(self, subject: str, body: bytes, headers: dict[str, str]) -> asyncio.Future[Any]:
+        self.published.append(subject)
+        return asyncio.get_running_loop().create_future()
+
+    async def announce(self, subject: str, body: bytes, headers: dict[str, str]) -> None:
+        self.published.append(subject)
+        if len(self.published) == 4:
+            self.all.set()
+
+
+def message(subject: str, *, live: bool) -> LoggedMessage:
+    row = PlannedMessage(
+        new_id(), "counterpoint.task.worked.v1", subject, "t-1", False, (), "{}", 1, 1, None, None, live=live
+    )
+    return LoggedMessage(row, "orders", "developer", new_id(), 1, None, Provenance())
+
+
+async def test_work_goes_first_then_the_reply_then_what_is_live() -> None:
+    bus, ring = Bus(), Keyring((SigningKey.generate(1),))
+    given: Any = (None, bus, policy(), ring, OriginCache(10))
+    relay = Relay(*given, sweep_age_s=2, capability_life_s=60)
+    running = asyncio.create_task(relay.run())
+    await asyncio.sleep(0)
+    reply = asyncio.get_running_loop().create_future()
+
+    async def answer() -> None:
+        await reply
+        bus.published.append("reply")
+
+    answering = asyncio.create_task(answer())
+    await asyncio.sleep(0)
+    live = "decisions.orders.developer"
+    relay.sent([message(live, live=True), message(live, live=True), message("tasks.orders.worked", live=False)])
+    reply.set_result(None)
+    await bus.all.wait()
+    await answering
+    assert bus.published == ["tasks.orders.worked", "reply", f"live.{live}", f"live.{live}"]
+    running.cancel()
+    await asyncio.wait({running})
