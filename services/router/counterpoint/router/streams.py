@@ -17,6 +17,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.incident_settings import ShadowDue
 from counterpoint.proto.memory import Item, List, LogAfter, QueryResult
+from counterpoint.proto.notifications import NotificationDue
 from counterpoint.proto.tasks import TaskDue
 from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.intake.interventions import unknown_task
@@ -27,7 +28,7 @@ log = structlog.get_logger()
 router = APIRouter(prefix="/v1", tags=["streams"])
 
 _PAGE = 200
-_TIMER_TYPES = frozenset({TaskDue.TYPE, ShadowDue.TYPE})
+_TIMER_TYPES = frozenset({TaskDue.TYPE, ShadowDue.TYPE, NotificationDue.TYPE})
 """Messages that enter the log before they are due; streams leave them out."""
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {

@@ -1,0 +1,43 @@
+"""Registration of the handlers of notifications. HTTP clients are loaded only if a receiver is configured."""
+
+from counterpoint.bus import Service
+from counterpoint.client import Memory
+from counterpoint.proto.memory import Commit
+from counterpoint.proto.messages import Message
+from counterpoint.proto.notifications import NotificationDue
+from counterpoint.router.notify.deliveries import undeliverable
+from counterpoint.router.notify.events import CONSUMED
+from counterpoint.router.notify.receivers import load_receivers
+from counterpoint.router.settings import RouterSettings
+
+
+def attach(service: Service, settings: RouterSettings) -> None:
+    """Handle events of tasks. Raises `ReceiverError` for receivers that are not configured correctly."""
+    url, secret = settings.notify_url, settings.notify_secret
+    receivers = load_receivers(
+        url.get_secret_value() if url else None,
+        secret.get_secret_value() if secret else None,
+        settings.notify_private,
+        settings.notify_file,
+    )
+    if not receivers:
+        for message_type in CONSUMED:
+            service.on(message_type)(_tell_nobody)
+        service.on(NotificationDue)(_refuse)
+        return
+    from counterpoint.router.notify.caller import Caller
+    from counterpoint.router.notify.handlers import Notifications
+
+    notifications = Notifications(receivers, Caller(settings.notify_timeout_s))
+    for message_type in CONSUMED:
+        service.on(message_type)(notifications.on_event)
+    service.on(NotificationDue)(notifications.on_due)
+
+
+async def _tell_nobody(message: Message, memory: Memory) -> Commit:
+    return Commit()
+
+
+async def _refuse(message: NotificationDue, memory: Memory) -> Commit:
+    """Dead-letter a delivery of an earlier configuration, so that it can be retried under another."""
+    raise undeliverable(message.delivery_id, "has no receiver: none is configured")
