@@ -20,8 +20,8 @@ _RETRIED = frozenset({408, 409, 425, 429})
 
 
 @dataclass(frozen=True, slots=True)
-class CallOutcome:
-    """The outcome of the call that told `revision`: accepted, or an `error` that names no address.
+class ReceiverReply:
+    """The reply to the call that told `revision`: accepted, or an `error` that names no address.
 
     A `final` error is not retried.
     """
@@ -39,26 +39,26 @@ class Caller:
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
 
-    async def call(self, receiver: Receiver, delivery_id: str, delivery: Delivery, now: datetime) -> CallOutcome:
+    async def call(self, receiver: Receiver, delivery_id: str, delivery: Delivery, now: datetime) -> ReceiverReply:
         """Tell the receiver, and return the outcome."""
         outcome = await self._call(receiver, delivery_id, delivery, now)
         return replace(outcome, revision=delivery.revision)
 
-    async def _call(self, receiver: Receiver, delivery_id: str, delivery: Delivery, now: datetime) -> CallOutcome:
+    async def _call(self, receiver: Receiver, delivery_id: str, delivery: Delivery, now: datetime) -> ReceiverReply:
         try:
             if receiver.kind == "email":
                 assert delivery.incident is not None
                 mail = message(receiver, delivery_id, delivery, delivery.incident, now)
                 await send_mail(receiver, mail, self.timeout_s)
-                return CallOutcome()
+                return ReceiverReply()
             call = request_of(receiver, delivery_id, delivery, now)
             return outcome_of(receiver, await post(call, receiver.private, self.timeout_s))
         except Refused as refused:
-            return CallOutcome(str(refused), final=True)
+            return ReceiverReply(str(refused), final=True)
         except TimeoutError:
-            return CallOutcome(f"no answer within {self.timeout_s:g} s")
+            return ReceiverReply(f"no answer within {self.timeout_s:g} s")
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
-            return CallOutcome(f"the call failed: {type(error).__name__}")
+            return ReceiverReply(f"the call failed: {type(error).__name__}")
 
 
 def request_of(receiver: Receiver, delivery_id: str, delivery: Delivery, now: datetime) -> Call:
@@ -82,18 +82,18 @@ def request_of(receiver: Receiver, delivery_id: str, delivery: Delivery, now: da
             assert_never(receiver.kind)
 
 
-def outcome_of(receiver: Receiver, answer: Answer) -> CallOutcome:
+def outcome_of(receiver: Receiver, answer: Answer) -> ReceiverReply:
     """Return the outcome by the answer. 410 and other client errors are final, as is a redirect."""
     status = answer.status
     if 200 <= status < 300:
         if receiver.kind != "slack":
-            return CallOutcome()
+            return ReceiverReply()
         ref, error, final = slack_result(receiver, answer)
-        return CallOutcome(error, final=final, ref=ref)
+        return ReceiverReply(error, final=final, ref=ref)
     if 300 <= status < 400:
-        return CallOutcome(f"the receiver redirects (HTTP {status}), which is not followed", final=True)
+        return ReceiverReply(f"the receiver redirects (HTTP {status}), which is not followed", final=True)
     retry_after_s = answer.retry_after_s
     if retry_after_s is not None:
         retry_after_s = min(retry_after_s, RETRY_AFTER_LIMIT_S)
     final = 400 <= status < 500 and status not in _RETRIED
-    return CallOutcome(f"HTTP {status}", final=final, retry_after_s=retry_after_s)
+    return ReceiverReply(f"HTTP {status}", final=final, retry_after_s=retry_after_s)

@@ -19,7 +19,7 @@ from counterpoint.proto.messages import Message, utc_now
 from counterpoint.proto.notifications import NotificationDue
 from counterpoint.proto.tasks import Task
 from counterpoint.router.intake.incident_facts import facts_of
-from counterpoint.router.notify.caller import Caller, CallOutcome
+from counterpoint.router.notify.caller import Caller, ReceiverReply
 from counterpoint.router.notify.deliveries import STORE, Delivery, conversation_id, retry_delay, spread, undeliverable
 from counterpoint.router.notify.events import TaskEvent, audience_of, cloud_event_of, incident_of, opens
 from counterpoint.router.notify.lanes import Lane
@@ -28,7 +28,7 @@ from counterpoint.router.notify.summary import Audience, IncidentSummary
 
 log = structlog.get_logger()
 
-DELIVERIES = Counter("counterpoint_notifications_total", "Calls to receivers by outcome", ["receiver", "outcome"])
+DELIVERIES = Counter("counterpoint_notifications_total", "Calls to receivers, by outcome", ["receiver", "outcome"])
 HOLD_MARGIN_S = 5.0
 """Time after a call's timeout until another process may make it."""
 _OUTCOMES = 10_000
@@ -42,7 +42,7 @@ class Notifications:
         self._lanes = {receiver.name: Lane() for receiver in receivers}
         self._caller = caller
         self._holder = new_id()
-        self._outcomes: LRUCache[tuple[str, int], CallOutcome] = LRUCache(_OUTCOMES)
+        self._outcomes: LRUCache[tuple[str, int], ReceiverReply] = LRUCache(_OUTCOMES)
 
     async def on_event(self, message: Message, memory: Memory) -> Commit:
         """Plan what each receiver is told of an event of a task."""
@@ -151,9 +151,9 @@ class Notifications:
         await memory.step(Commit(step=f"hold {item.version}", last=False, writes=(write,)))
         return item.model_copy(update={"version": item.version + 1}), held
 
-    async def _call(self, lane: Lane, receiver: Receiver, delivery_id: str, delivery: Delivery) -> CallOutcome:
+    async def _call(self, lane: Lane, receiver: Receiver, delivery_id: str, delivery: Delivery) -> ReceiverReply:
         lane.begin()
-        outcome = CallOutcome("the call was interrupted")
+        outcome = ReceiverReply("the call was interrupted")
         try:
             outcome = await self._caller.call(receiver, delivery_id, delivery, utc_now())
         finally:
@@ -168,7 +168,7 @@ class Notifications:
         )
         return outcome
 
-    async def _ended(self, item: Item, delivery: Delivery, outcome: CallOutcome, memory: Memory) -> Commit:
+    async def _ended(self, item: Item, delivery: Delivery, outcome: ReceiverReply, memory: Memory) -> Commit:
         """Return the commit of a call's outcome. Raises `Permanent` after the last attempt."""
         if outcome.error is None:
             after = delivery.delivered(outcome.revision, outcome.ref, utc_now())

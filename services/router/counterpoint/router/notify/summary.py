@@ -34,7 +34,7 @@ class LateItem(Shape):
 
 
 class IncidentSummary(Shape):
-    """What a message about one incident says. `late` is what waits for the failed job, of `late_count` in all.
+    """The content of a message about one incident. `late` lists what waits for the failed job, of `late_count` in all.
 
     `occurrence` counts this failure since `first_at`. `withheld`: the texts are above the receiver's clearance.
     """
@@ -93,7 +93,7 @@ class IncidentSummary(Shape):
 
     @property
     def impact(self) -> str | None:
-        """What will be late, and its owners; None if nothing is downstream."""
+        """The names and owners of what will be late; None if nothing is downstream."""
         if not self.late:
             return None
         named = [item.name + (f" ({item.owner})" if item.owner else "") for item in self.late]

@@ -6,7 +6,7 @@ from counterpoint.proto.memory import Commit
 from counterpoint.proto.messages import Message
 from counterpoint.proto.notifications import NotificationDue
 from counterpoint.router.notify.deliveries import undeliverable
-from counterpoint.router.notify.events import CONSUMED
+from counterpoint.router.notify.events import EVENTS
 from counterpoint.router.notify.receivers import load_receivers
 from counterpoint.router.settings import RouterSettings
 
@@ -21,7 +21,7 @@ def attach(service: Service, settings: RouterSettings) -> None:
         settings.notify_file,
     )
     if not receivers:
-        for message_type in CONSUMED:
+        for message_type in EVENTS:
             service.on(message_type)(_tell_nobody)
         service.on(NotificationDue)(_refuse)
         return
@@ -29,7 +29,7 @@ def attach(service: Service, settings: RouterSettings) -> None:
     from counterpoint.router.notify.handlers import Notifications
 
     notifications = Notifications(receivers, Caller(settings.notify_timeout_s))
-    for message_type in CONSUMED:
+    for message_type in EVENTS:
         service.on(message_type)(notifications.on_event)
     service.on(NotificationDue)(notifications.on_due)
 
