@@ -51,6 +51,7 @@ FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"
         "NOTIFY_PRIVATE",
         "NOTIFY_FILE",
         "NOTIFY_TIMEOUT_S",
+        "HOOKS_FILE",
     ),
     "manager": (
         "OUTCOME_WAIT_S",

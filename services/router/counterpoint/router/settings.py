@@ -19,7 +19,7 @@ class RouterSettings(BusSettings):
     `mcp_authorization_servers`. `mcp_hosts` are the host names besides the local ones that `/mcp` answers to.
 
     Events of tasks are posted to `notify_url`, signed by `notify_secret`; `notify_private` allows it a private address.
-    `notify_file` names more receivers. A call to one has `notify_timeout_s`.
+    `notify_file` names more receivers. A call to one has `notify_timeout_s`. `hooks_file` names sources of webhooks.
     """
 
     http_host: str = "127.0.0.1"
@@ -41,3 +41,4 @@ class RouterSettings(BusSettings):
     notify_private: bool = False
     notify_file: Path | None = None
     notify_timeout_s: float = Field(10.0, gt=0, le=60)
+    hooks_file: Path | None = None

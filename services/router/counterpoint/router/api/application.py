@@ -47,6 +47,7 @@ from counterpoint.router.intake.running_tasks import RunningTasks
 from counterpoint.router.mcp.endpoint import McpEndpoint
 from counterpoint.router.problems import answer_with_problems
 from counterpoint.router.settings import RouterSettings
+from counterpoint.router.webhooks import endpoint as webhooks
 
 
 class HttpApi(FastAPI):
@@ -87,6 +88,7 @@ class HttpApi(FastAPI):
             audit,
             projections,
             reembedding,
+            webhooks,
         ):
             self.include_router(part.router)
         self.get("/v1/schemas/{message_type}", tags=["contract"], response_model=None)(schema)

@@ -1,0 +1,144 @@
+"""`POST /hooks/{source}`: requests of other systems, by their signature or the token of a principal."""
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from counterpoint.client import records
+from counterpoint.proto import subjects
+from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
+from counterpoint.proto.memory import List
+from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES, ProjectName, Shape, utc_now
+from counterpoint.proto.principals import Principal
+from counterpoint.router.api.body import reply
+from counterpoint.router.api.context import RequestContext, RouterResources
+from counterpoint.router.authentication import STORE as PRINCIPALS
+from counterpoint.router.webhooks.arrivals import Arrived, arrive, joinable
+from counterpoint.router.webhooks.mapping import reports_of, submission_of
+from counterpoint.router.webhooks.reports import Ignored, Report
+from counterpoint.router.webhooks.signatures import delivery_id, verify
+from counterpoint.router.webhooks.sources import WebhookSource, WebhookSources
+
+router = APIRouter(prefix="/hooks", tags=["webhooks"])
+
+_BEARER = HTTPBearer(auto_error=False, description="The token of a principal, for a source without a secret.")
+SourcePath = Annotated[str, Path(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$", description="A source or a kind.")]
+
+
+class HookReply(Shape):
+    """What became of the events of a request. `delivery` is the sender's id of it."""
+
+    arrived: tuple[Arrived, ...] = ()
+    ignored: tuple[str, ...] = ()
+    delivery: str | None = None
+
+
+class HookTrial(Shape):
+    """What a request would do: the tasks that it would submit, and the open ones that it would join."""
+
+    tasks: tuple[dict[str, Any], ...] = ()
+    joins: tuple[str, ...] = ()
+    resolved: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+
+@router.post("/{source}", status_code=202, responses={202: {"model": HookReply}}, response_model=None)
+async def receive_hook(
+    request: Request,
+    source: SourcePath,
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
+    project: Annotated[ProjectName | None, Query(description="The project, unless the source has one.")] = None,
+    trial: Annotated[bool, Query(description="Answer what it would do, and do nothing. Needs a token.")] = False,
+) -> Response:
+    """Take what another system pushes: each event becomes a task, joins an open one, or is ignored by name.
+
+    A repeated delivery has no second effect. A body may have 256 KiB.
+    """
+    resources: RouterResources = request.app.state.resources
+    content = await _content(request)
+    known = sources_of(request).get(source)
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    token = credentials.credentials if credentials else None
+    if known.secret is None or trial:
+        principal = await resources.authenticator.authenticate(token)
+    else:
+        verify(known.kind, known.secret.get_secret_value(), headers, content, utc_now())
+        principal = await _principal(resources, known)
+    context = _context(resources, principal, known, project)
+    context.require("submit", "report")
+    found = reports_of(known, headers, _json(content))
+    if trial:
+        return reply(await _try(context, known, found))
+    arrived = [await arrive(context, known, each) for each in found if isinstance(each, Report)]
+    ignored = tuple(each.reason for each in found if isinstance(each, Ignored))
+    sender_id = delivery_id(known.kind, headers)
+    return reply(HookReply(arrived=tuple(arrived), ignored=ignored, delivery=sender_id and sender_id[:200]), 202)
+
+
+def sources_of(request: Request) -> WebhookSources:
+    """Return the sources of the application, made at the first request."""
+    state = request.app.state
+    if not hasattr(state, "webhook_sources"):
+        state.webhook_sources = WebhookSources(state.resources.settings.hooks_file)
+    sources: WebhookSources = state.webhook_sources
+    return sources
+
+
+async def _try(context: RequestContext, source: WebhookSource, found: list[Report | Ignored]) -> HookTrial:
+    tasks, joins = list[dict[str, Any]](), list[str]()
+    for each in found:
+        if isinstance(each, Report) and not each.resolved:
+            task = submission_of(source, each)
+            tasks.append(task.model_dump(mode="json", exclude_none=True, exclude_defaults=True))
+            open_task = await joinable(context, task)
+            joins += [open_task.task_id] if open_task else []
+    return HookTrial(
+        tasks=tuple(tasks),
+        joins=tuple(joins),
+        resolved=tuple(each.key for each in found if isinstance(each, Report) and each.resolved),
+        ignored=tuple(each.reason for each in found if isinstance(each, Ignored)),
+    )
+
+
+async def _content(request: Request) -> bytes:
+    """Read the raw body. Raises `Permanent` `too_large` before the rest of a large one is read."""
+    declared, raw = request.headers.get("content-length", ""), bytearray()
+    if not (declared.isdecimal() and int(declared) > MESSAGE_LIMIT_BYTES):
+        async for part in request.stream():
+            raw += part
+            if len(raw) > MESSAGE_LIMIT_BYTES:
+                break
+        else:
+            return bytes(raw)
+    problem = Problem(field="body", problem=f"is larger than {MESSAGE_LIMIT_BYTES // 1024} KiB")
+    raise Permanent(ErrorCode.TOO_LARGE, (problem,))
+
+
+def _json(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        problem = Problem(field="body", problem=f"is not valid JSON: {error}"[:200])
+        raise Permanent(ErrorCode.MALFORMED, (problem,)) from error
+
+
+async def _principal(resources: RouterResources, source: WebhookSource) -> Principal:
+    """Return the principal of a source that signs. Raises `Denied` if it does not exist or is revoked."""
+    memory = resources.memory(subjects.DEFAULT_PROJECT, None)
+    (found,) = await memory.query(List(store=PRINCIPALS, where={"name": source.principal}, limit=10))
+    principals = [each for each in records(found.items, Principal) if each.revoked_at is None]
+    if not principals:
+        raise Denied(ErrorCode.PRINCIPAL, f"the principal {source.principal} of source {source.name}, not revoked")
+    return principals[0]
+
+
+def _context(
+    resources: RouterResources, principal: Principal, source: WebhookSource, project: str | None
+) -> RequestContext:
+    """Return the context in the project of the source, or in that of the URL if the source has none."""
+    if source.project and project and source.project != project:
+        raise Permanent(ErrorCode.INVALID, (Problem(field="project", problem=f"is not that of source {source.name}"),))
+    chosen = source.project or project or subjects.DEFAULT_PROJECT
+    return RequestContext(resources, principal, chosen, project_in_url=True)
