@@ -319,7 +319,7 @@ def test_the_command_shows_what_a_body_would_do(api: Played, tmp_path: Path) -> 
     file = tmp_path / "body.json"
     file.write_text(json.dumps(ISSUE))
     done = CliRunner().invoke(
-        app, [*api.options(), "intake", "try", str(file), "--source", "forge", "--event", "issues"]
+        app, ["intake", "try", str(file), "--source", "forge", "--event", "issues", *api.options()]
     )
     assert done.exit_code == 0, done.output
     assert "would submit" in done.output
