@@ -174,10 +174,10 @@ async def test_changes_while_a_receiver_does_not_answer_are_told_as_one(hook: Ho
 async def test_texts_of_others_mention_nobody_and_hold_no_links() -> None:
     house = NotifiedHouse([])
     incident = summary_of(house.task(title=EVIL, error_message=EVIL, **PROPOSED), {})
-    slack = json.dumps(blocks(incident, NOW))
+    slack = json.dumps(blocks(incident))
     assert "<!channel>" not in slack
     assert "<https" not in slack
-    teams = json.dumps(card(incident, NOW))
+    teams = json.dumps(card(incident))
     assert "](https" not in teams
     assert "*bold*" not in teams
 
@@ -216,3 +216,14 @@ def test_ordinals() -> None:
     assert [ordinal(number) for number in (1, 2, 3, 4, 11, 12, 13, 21, 102)] == [
         "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd",
     ]  # fmt: skip
+
+
+async def test_owners_downstream_are_told_what_of_theirs_will_be_late(hook: HookReceiver) -> None:
+    rows = [{**row, "owner": f"team-{number % 2}"} for number, row in enumerate(ROWS[:4])]
+    house = NotifiedHouse([receiver(hook, "slack", owners=["team-1"])])
+    house.task(findings={"downstream": rows}, context={"owner": "team-ingest"}, **PROPOSED)
+    await house.tell(proposed())
+    await house.settle()
+    (told,) = hook.received
+    assert told.json["text"] == "orders_ingest.fetch has a proposal, and makes yours late"
+    assert "*will be late* job-1 (team-1), job-3 (team-1)" in told.content.decode()

@@ -1,4 +1,4 @@
-"""`counterpoint bench front`: what the front door adds to a search, what MCP costs the router, and when people are told.
+"""`counterpoint bench front`: the cost of the front door: searches, MCP, and the time until people are told.
 
 A search by MCP and by HTTP on a running stack, beside the same search from this process with the router's login, one
 after the other. No query is repeated, so that none is answered from a cache.

@@ -69,9 +69,9 @@ def request_of(receiver: Receiver, delivery_id: str, delivery: Delivery, now: da
     assert incident is not None
     match receiver.kind:
         case "slack":
-            return slack_call(receiver, delivery, incident, now)
+            return slack_call(receiver, delivery, incident)
         case "teams":
-            return teams_call(receiver, incident, now)
+            return teams_call(receiver, incident)
         case "pagerduty":
             return pagerduty_call(receiver, incident)
         case "alertmanager":

@@ -81,7 +81,8 @@ def opens(receiver: Receiver, event: TaskEvent) -> bool:
 
 def incident_of(receiver: Receiver, event: TaskEvent, audience: Audience) -> IncidentSummary:
     """Return the summary for a receiver."""
-    return summary_of(event.task, event.facts, audience=audience, withheld=_is_above(receiver, event))
+    withheld = _is_above(receiver, event)
+    return summary_of(event.task, event.facts, audience=audience, owners=receiver.owners, withheld=withheld)
 
 
 def cloud_event_of(receiver: Receiver, event: TaskEvent) -> dict[str, Any]:

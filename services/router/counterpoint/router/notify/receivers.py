@@ -3,6 +3,8 @@
 Pure, except that `load_receivers` reads the file. A secret is in no text form of a receiver.
 """
 
+import base64
+import binascii
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +29,7 @@ INCIDENT_KINDS: tuple[Kind, ...] = ("troubleshoot", "develop", "plan")
 SEVERITIES: tuple[Priority, ...] = get_args(Priority)
 DEFAULT_NAME = "default"
 """Name of the receiver that `COUNTERPOINT_NOTIFY_URL` sets."""
+PREFIX = "whsec_"
 _RECEIVERS_LIMIT = 50
 _FIXED_URLS: Mapping[str, str] = {"pagerduty": "https://events.pagerduty.com/v2/enqueue", "slack": "https://slack.com"}
 
@@ -68,6 +71,8 @@ class Receiver(BaseModel):
     def _is_complete(self) -> Self:
         if self.kind == "slack" and self.secret is not None and self.channel is None:
             raise ValueError("channel is needed with a bot token")
+        if self.kind == "webhook" and self.secret is not None:
+            key_of(self.secret.get_secret_value())
         if self.kind == "pagerduty" and self.secret is None:
             raise ValueError("secret is needed: the routing key")
         if self.kind == "email" and not (self.to and self.sender):
@@ -138,3 +143,11 @@ def _receiver(row: dict[str, Any], number: int) -> Receiver:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or str(row.get("name", number))
         raise ReceiverError(f"receiver {number}: {where}: {first['msg']}") from None
+
+
+def key_of(secret: str) -> bytes:
+    """Return the key in a `whsec_` secret. Raises `ValueError` if it is not base64."""
+    try:
+        return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except binascii.Error as error:
+        raise ValueError("the secret is not base64 after whsec_") from error

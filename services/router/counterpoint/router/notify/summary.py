@@ -3,8 +3,7 @@
 It is a function of the task's record alone, so it does not depend on the order of events.
 """
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from counterpoint.proto.messages import ProjectName, Shape, Time
@@ -68,10 +67,12 @@ class IncidentSummary(Shape):
 
     @property
     def headline(self) -> str:
-        """The title and the state in words."""
-        return f"{self.title} {_WORDS[self.status]}"
+        """The title and the state in words; to owners downstream also that theirs will be late."""
+        late = ", and makes yours late" if self.audience == "downstream" and not self.is_over else ""
+        return f"{self.title} {_WORDS[self.status]}{late}"
 
-    def recurrence(self, now: datetime) -> str | None:
+    @property
+    def recurrence(self) -> str | None:
         """Return "3rd of this in 20 days", None for the first."""
         if self.occurrence < 2:
             return None
@@ -113,11 +114,21 @@ def status_of(task: Task) -> Status:
 
 
 def summary_of(
-    task: Task, facts: Mapping[str, Any], *, audience: Audience = "all", withheld: bool = False
+    task: Task,
+    facts: Mapping[str, Any],
+    *,
+    audience: Audience = "all",
+    owners: Sequence[str] = (),
+    withheld: bool = False,
 ) -> IncidentSummary:
-    """Return the summary of a task, with the live `facts` of its incident. Texts above the clearance are left out."""
+    """Return the summary of a task, with the live `facts` of its incident.
+
+    Owners downstream see what is theirs. Texts above the clearance are left out.
+    """
     context = {**(task.context or {}), **facts}
     downstream = task.findings.downstream if task.findings else ()
+    if audience == "downstream":
+        downstream = tuple(row for row in downstream if row.owner in owners)
     job = task.target.job if task.target else None
     affected, owner = context.get("affected_count"), context.get("owner")
     return IncidentSummary(

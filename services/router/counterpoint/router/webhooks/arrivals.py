@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Literal
 
+from counterpoint.bus.turns import urgency_of_task
 from counterpoint.client import Memory, act, put, records
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import ErrorCode, Permanent
 from counterpoint.proto.memory import Commit, Get, List
-from counterpoint.proto.messages import Shape
+from counterpoint.proto.messages import Shape, utc_now
 from counterpoint.proto.signature import signature
 from counterpoint.proto.tasks import ENDED, SubmitTask, Task
 from counterpoint.router.api.context import RequestContext
+from counterpoint.router.api.tasks import ADMISSION_TIMEOUT_S
 from counterpoint.router.intake.admission import Duplicate, Submitter, TaskArrival
 from counterpoint.router.intake.intake import receive, signer
 from counterpoint.router.intake.interventions import outcome
@@ -59,7 +61,9 @@ async def arrive(context: RequestContext, source: WebhookSource, report: Report)
             return Arrived(task_id=verdict.task_id, effect="duplicate", project=context.project), commit
         return Arrived(task_id=arrival.task_id, effect="submitted", project=context.project), commit
 
-    return await context.commit(admit)
+    urgency = urgency_of_task(task.priority, task.deadline, utc_now())
+    async with context.resources.running_tasks.limiter.slot(context.project, ADMISSION_TIMEOUT_S, urgency):
+        return await context.commit(admit)
 
 
 async def joinable(context: RequestContext, task: SubmitTask) -> Task | None:

@@ -71,10 +71,27 @@ async def receive_hook(
     found = reports_of(known, headers, _json(content))
     if trial:
         return reply(await _try(context, known, found))
-    arrived = [await arrive(context, known, each) for each in found if isinstance(each, Report)]
-    ignored = tuple(each.reason for each in found if isinstance(each, Ignored))
     sender_id = delivery_id(known.kind, headers)
-    return reply(HookReply(arrived=tuple(arrived), ignored=ignored, delivery=sender_id and sender_id[:200]), 202)
+    arrived, ignored = await _arrive_all(context, known, found)
+    return reply(HookReply(arrived=arrived, ignored=ignored, delivery=sender_id and sender_id[:200]), 202)
+
+
+async def _arrive_all(
+    context: RequestContext, source: WebhookSource, found: list[Report | Ignored]
+) -> tuple[tuple[Arrived, ...], tuple[str, ...]]:
+    """Commit the reports of a request. One of several that is not valid is ignored by name; a single one is refused."""
+    arrived, ignored = list[Arrived](), list[str]()
+    for each in found:
+        if isinstance(each, Ignored):
+            ignored.append(each.reason)
+            continue
+        try:
+            arrived.append(await arrive(context, source, each))
+        except Permanent as error:
+            if len(found) == 1:
+                raise
+            ignored.append(f"an event is not valid: {error}"[:500])
+    return tuple(arrived), tuple(ignored)
 
 
 def sources_of(request: Request) -> WebhookSources:

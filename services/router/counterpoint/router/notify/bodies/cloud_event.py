@@ -5,7 +5,6 @@ would add two dependencies to the router.
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -13,9 +12,7 @@ from datetime import datetime
 
 from counterpoint.router.notify.deliveries import Delivery
 from counterpoint.router.notify.outbound import Call
-from counterpoint.router.notify.receivers import Receiver
-
-PREFIX = "whsec_"
+from counterpoint.router.notify.receivers import Receiver, key_of
 
 
 def cloud_event_call(receiver: Receiver, delivery_id: str, delivery: Delivery, now: datetime) -> Call:
@@ -39,11 +36,3 @@ def signature(secret: str, webhook_id: str, stamp: str, content: bytes) -> str:
     """Return the base64 HMAC-SHA256 of id, timestamp and body under a `whsec_` secret."""
     signed_content = b".".join((webhook_id.encode(), stamp.encode(), content))
     return base64.b64encode(hmac.digest(key_of(secret), signed_content, hashlib.sha256)).decode()
-
-
-def key_of(secret: str) -> bytes:
-    """Return the key in a `whsec_` secret. Raises `ValueError` if it is not base64."""
-    try:
-        return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
-    except binascii.Error as error:
-        raise ValueError("the secret is not base64 after whsec_") from error

@@ -45,13 +45,13 @@ def message(
     if delivery.revision > 1:
         mail["In-Reply-To"] = mail["References"] = first
     mail["Auto-Submitted"] = "auto-generated"
-    mail.set_content(text(incident, now))
+    mail.set_content(text(incident))
     return mail
 
 
-def text(incident: IncidentSummary, now: datetime) -> str:
+def text(incident: IncidentSummary) -> str:
     """Return the text of a mail."""
-    parts = [incident.headline, incident.recurrence(now) or ""]
+    parts = [incident.headline, incident.recurrence or ""]
     parts.append("\n".join(f"{name}: {value}" for name, value in incident.facts))
     if incident.error and not incident.is_over:
         parts.append(f"Error:\n{incident.error}")

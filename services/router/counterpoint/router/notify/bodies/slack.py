@@ -4,7 +4,6 @@ With a bot token the Web API posts and updates. An incoming webhook can only pos
 """
 
 import json
-from datetime import datetime
 from typing import Any
 
 from counterpoint.router.notify.deliveries import Delivery
@@ -37,9 +36,9 @@ _PERMANENT = frozenset(
 """Errors of the Web API that a retry does not cure."""
 
 
-def slack_call(receiver: Receiver, delivery: Delivery, incident: IncidentSummary, now: datetime) -> Call:
+def slack_call(receiver: Receiver, delivery: Delivery, incident: IncidentSummary) -> Call:
     """Return the call that posts an incident, or updates its message."""
-    body: dict[str, Any] = {"text": escaped(incident.headline), "blocks": blocks(incident, now)}
+    body: dict[str, Any] = {"text": escaped(incident.headline), "blocks": blocks(incident)}
     headers = {"Content-Type": "application/json; charset=utf-8"}
     if receiver.secret is None:
         return Call(receiver.address, json.dumps(body).encode(), headers)
@@ -66,10 +65,10 @@ def slack_result(receiver: Receiver, answer: Answer) -> tuple[dict[str, str] | N
     return {"channel": str(body.get("channel", receiver.channel)), "ts": str(body.get("ts", ""))}, None, False
 
 
-def blocks(incident: IncidentSummary, now: datetime) -> list[dict[str, Any]]:
+def blocks(incident: IncidentSummary) -> list[dict[str, Any]]:
     """Return the blocks of a message. Texts of others are escaped: they mention nobody and hold no links."""
     found = [_section(f"{_EMOJI[incident.status]} *{escaped(incident.headline)}*")]
-    if again := incident.recurrence(now):
+    if again := incident.recurrence:
         found.append(_context(again))
     facts = [{"type": "mrkdwn", "text": f"*{name}*\n{escaped(value)}"} for name, value in incident.facts]
     found.append({"type": "section", "fields": facts[:10]})

@@ -2,7 +2,6 @@
 
 import json
 import re
-from datetime import datetime
 from typing import Any
 
 from counterpoint.router.notify.outbound import Call
@@ -12,21 +11,21 @@ from counterpoint.router.notify.summary import IncidentSummary
 _MARKDOWN = re.compile(r"([\\`*_\[\]()#<>!|~])")
 
 
-def teams_call(receiver: Receiver, incident: IncidentSummary, now: datetime) -> Call:
+def teams_call(receiver: Receiver, incident: IncidentSummary) -> Call:
     """Return the call that posts the card of an incident."""
     attachment = {
         "contentType": "application/vnd.microsoft.card.adaptive",
         "contentUrl": None,
-        "content": card(incident, now),
+        "content": card(incident),
     }
     body = {"type": "message", "attachments": [attachment]}
     return Call(receiver.address, json.dumps(body).encode(), {"Content-Type": "application/json"})
 
 
-def card(incident: IncidentSummary, now: datetime) -> dict[str, Any]:
+def card(incident: IncidentSummary) -> dict[str, Any]:
     """Return the adaptive card. Markdown in texts of others is escaped."""
     body: list[dict[str, Any]] = [_text(incident.headline, weight="Bolder", size="Medium")]
-    if again := incident.recurrence(now):
+    if again := incident.recurrence:
         body.append(_text(again, isSubtle=True))
     body.append(
         {"type": "FactSet", "facts": [{"title": name, "value": literal(value)} for name, value in incident.facts]}
