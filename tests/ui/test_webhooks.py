@@ -298,8 +298,7 @@ def blocks_of(page: str) -> list[str]:
 
 
 async def test_the_files_in_the_docs_are_valid_and_the_example_is_mapped(front: Running, tmp_path: Path) -> None:
-    (sources,) = blocks_of("webhooks.md")
-    configured(front, tmp_path, sources)
+    configured(front, tmp_path, "\n".join(blocks_of("webhooks.md")))
     body = (ROOT / "examples" / "webhooks" / "monitoring.json").read_text()
     trial = (await front.me.post("/hooks/monitoring", params={"trial": "true"}, content=body)).json()
     assert [task["description"] for task in trial["tasks"]] == ["db1: disk full: /var/lib/postgresql"]

@@ -52,7 +52,7 @@ def demo_receiver() -> Iterator[DemoReceiver]:
     """Run a receiver on the loopback interface."""
     receiver = DemoReceiver()
 
-    class Handler(BaseHTTPRequestHandler):
+    class EventHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             event = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with receiver.changed:
@@ -64,7 +64,7 @@ def demo_receiver() -> Iterator[DemoReceiver]:
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), EventHandler) as server:
         receiver.url = f"http://127.0.0.1:{server.server_port}/"
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:

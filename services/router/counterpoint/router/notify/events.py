@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from counterpoint.guard.policy import policy
-from counterpoint.proto.approvals import ApprovalRequested
+from counterpoint.proto.approvals import Approval, ApprovalRequested
 from counterpoint.proto.messages import Message
 from counterpoint.proto.tasks import (
     Task,
@@ -35,7 +35,10 @@ TEXT_CHARS, ENTRIES, DEPTH = 4000, 50, 8
 
 @dataclass(frozen=True)
 class TaskEvent:
-    """Something that happened to a task: the message, the task's record with its label, and its incident's facts."""
+    """Something that happened to a task: the message, the task's record, and the highest label of what was read.
+
+    `facts` are those of its incident, `approval` is the one that it waits for.
+    """
 
     message: Message
     message_id: str
@@ -43,6 +46,7 @@ class TaskEvent:
     task: Task
     label: int
     facts: Mapping[str, Any]
+    approval: Approval | None = None
 
     @property
     def name(self) -> EventName:
@@ -82,7 +86,14 @@ def opens(receiver: Receiver, event: TaskEvent) -> bool:
 def incident_of(receiver: Receiver, event: TaskEvent, audience: Audience) -> IncidentSummary:
     """Return the summary for a receiver."""
     withheld = _is_above(receiver, event)
-    return summary_of(event.task, event.facts, audience=audience, owners=receiver.owners, withheld=withheld)
+    return summary_of(
+        event.task,
+        event.facts,
+        audience=audience,
+        owners=receiver.owners,
+        approval=event.approval,
+        withheld=withheld,
+    )
 
 
 def cloud_event_of(receiver: Receiver, event: TaskEvent) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from cachetools import LRUCache
 from prometheus_client import Counter
 
 from counterpoint.client import Memory, put, record, send
+from counterpoint.proto.approvals import Approval
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Commit, Get, Item, Outgoing, Write
@@ -54,7 +55,10 @@ class Notifications:
         if item is None or task is None or task.shadow:
             return Commit()
         facts = (await facts_of(memory, (task_id,))).get(task_id, {})
-        event = TaskEvent(message, memory.origin.message_id, memory.now, task, item.label, facts)
+        pending = await memory.get("approvals", task.approval.approval_id) if task.approval else None
+        approval = record(pending, Approval) if pending else None
+        label = max(item.label, pending.label if pending else 0)
+        event = TaskEvent(message, memory.origin.message_id, memory.now, task, label, facts, approval)
         return await self.planned(event, memory)
 
     async def planned(self, event: TaskEvent, memory: Memory) -> Commit:

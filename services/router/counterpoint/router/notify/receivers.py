@@ -46,7 +46,7 @@ class Receiver(BaseModel):
     `secret` signs webhooks (`whsec_...`), is the bot token of Slack, the routing key of PagerDuty or the password of
     the mail server. `projects`, `kinds`, `owners` and `jobs` are what it is told about, all without one; `severity` is
     the lowest priority of a task. `private`: its host may have a private address. `clearance` is the highest label of
-    text that it gets.
+    text that it gets. `buttons`: messages of Slack have buttons, whose replies come to a source of webhooks.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,6 +65,7 @@ class Receiver(BaseModel):
     owners: tuple[str, ...] = ()
     severity: Priority = "low"
     private: bool = False
+    buttons: bool = False
     clearance: Literal["public", "internal", "confidential"] = "internal"
 
     @model_validator(mode="after")

@@ -6,6 +6,7 @@ It is a function of the task's record alone, so it does not depend on the order 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from counterpoint.proto.approvals import Approval
 from counterpoint.proto.messages import ProjectName, Shape, Time
 from counterpoint.proto.tasks import Task
 
@@ -32,6 +33,15 @@ class LateItem(Shape):
     owner: str | None = None
 
 
+class ShownText(Shape):
+    """The text of an approval as far as it is shown. Only a `whole` one may be decided on where it is shown."""
+
+    approval_id: str
+    artifact: str
+    artifact_sha256: str
+    whole: bool
+
+
 class IncidentSummary(Shape):
     """The content of a message about one incident. `late` lists what waits for the failed job, of `late_count` in all.
 
@@ -49,7 +59,8 @@ class IncidentSummary(Shape):
     error: str | None = None
     proposal: str | None = None
     needs: tuple[str, ...] = ()
-    approval_id: str | None = None
+    approval: ShownText | None = None
+    attempt: int | None = None
     confidence: str | None = None
     late: tuple[LateItem, ...] = ()
     late_count: int = 0
@@ -119,6 +130,7 @@ def summary_of(
     *,
     audience: Audience = "all",
     owners: Sequence[str] = (),
+    approval: Approval | None = None,
     withheld: bool = False,
 ) -> IncidentSummary:
     """Return the summary of a task, with the live `facts` of its incident.
@@ -143,7 +155,8 @@ def summary_of(
         error=None if withheld else shortened(task.error_message, ERROR_CHARS),
         proposal=None if withheld else shortened(task.proposal or task.result, TEXT_CHARS),
         needs=() if withheld else needs_of(task),
-        approval_id=task.approval.approval_id if task.approval else None,
+        approval=None if withheld or approval is None else shown_text(approval),
+        attempt=task.attempt,
         confidence=task.confidence.band if task.confidence else None,
         late=tuple(LateItem(name=shortened(row.name, TITLE_CHARS), owner=row.owner) for row in downstream[:LIST_ITEMS]),
         late_count=len(downstream),
@@ -152,6 +165,17 @@ def summary_of(
         first_at=task.submitted_at,
         opened_at=task.submitted_at,
         withheld=withheld,
+    )
+
+
+def shown_text(approval: Approval) -> ShownText:
+    """Return the text of an approval, shortened if it is long."""
+    artifact = shortened(approval.artifact, TEXT_CHARS)
+    return ShownText(
+        approval_id=approval.approval_id,
+        artifact=artifact,
+        artifact_sha256=approval.artifact_sha256,
+        whole=artifact == approval.artifact.strip(),
     )
 
 

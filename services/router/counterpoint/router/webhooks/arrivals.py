@@ -26,7 +26,7 @@ _OPEN_TASKS = 200
 
 
 class Arrived(Shape):
-    """What became of one event of a request."""
+    """The effect of one event of a request."""
 
     task_id: str
     effect: Literal["submitted", "joined", "duplicate", "recovered", "unknown"]

@@ -19,6 +19,7 @@ from counterpoint.router.webhooks.arrivals import Arrived, arrive, joinable
 from counterpoint.router.webhooks.mapping import reports_of, submission_of
 from counterpoint.router.webhooks.reports import Ignored, Report
 from counterpoint.router.webhooks.signatures import delivery_id, verify
+from counterpoint.router.webhooks.slack_replies import act_on, principal_of, reply_in
 from counterpoint.router.webhooks.sources import WebhookSource, WebhookSources
 
 router = APIRouter(prefix="/hooks", tags=["webhooks"])
@@ -28,7 +29,7 @@ SourcePath = Annotated[str, Path(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$", descripti
 
 
 class HookReply(Shape):
-    """What became of the events of a request. `delivery` is the sender's id of it."""
+    """The effects of a request. `delivery` is the sender's id of it."""
 
     arrived: tuple[Arrived, ...] = ()
     ignored: tuple[str, ...] = ()
@@ -36,7 +37,7 @@ class HookReply(Shape):
 
 
 class HookTrial(Shape):
-    """What a request would do: the tasks that it would submit, and the open ones that it would join."""
+    """The tasks that a request would submit, and the open ones that it would join."""
 
     tasks: tuple[dict[str, Any], ...] = ()
     joins: tuple[str, ...] = ()
@@ -61,11 +62,13 @@ async def receive_hook(
     known = sources_of(request).get(source)
     headers = {name.lower(): value for name, value in request.headers.items()}
     token = credentials.credentials if credentials else None
+    if known.kind == "slack":
+        return await _slack(resources, known, headers, content)
     if known.secret is None or trial:
         principal = await resources.authenticator.authenticate(token)
     else:
         verify(known.kind, known.secret.get_secret_value(), headers, content, utc_now())
-        principal = await _principal(resources, known)
+        principal = await _principal(resources, known, known.principal or "")
     context = _context(resources, principal, known, project)
     context.require("submit", "report")
     found = reports_of(known, headers, _json(content))
@@ -92,6 +95,18 @@ async def _arrive_all(
                 raise
             ignored.append(f"an event is not valid: {error}"[:500])
     return tuple(arrived), tuple(ignored)
+
+
+async def _slack(
+    resources: RouterResources, source: WebhookSource, headers: dict[str, str], content: bytes
+) -> Response:
+    """Act on a click. Slack shows a warning for any status but 200."""
+    assert source.secret is not None
+    verify(source.kind, source.secret.get_secret_value(), headers, content, utc_now())
+    click = reply_in(content)
+    principal = await _principal(resources, source, principal_of(source, click))
+    await act_on(_context(resources, principal, source, click.project), click)
+    return Response(status_code=200)
 
 
 def sources_of(request: Request) -> WebhookSources:
@@ -141,13 +156,13 @@ def _json(content: bytes) -> Any:
         raise Permanent(ErrorCode.MALFORMED, (problem,)) from error
 
 
-async def _principal(resources: RouterResources, source: WebhookSource) -> Principal:
+async def _principal(resources: RouterResources, source: WebhookSource, name: str) -> Principal:
     """Return the principal of a source that signs. Raises `Denied` if it does not exist or is revoked."""
     memory = resources.memory(subjects.DEFAULT_PROJECT, None)
-    (found,) = await memory.query(List(store=PRINCIPALS, where={"name": source.principal}, limit=10))
+    (found,) = await memory.query(List(store=PRINCIPALS, where={"name": name}, limit=10))
     principals = [each for each in records(found.items, Principal) if each.revoked_at is None]
     if not principals:
-        raise Denied(ErrorCode.PRINCIPAL, f"the principal {source.principal} of source {source.name}, not revoked")
+        raise Denied(ErrorCode.PRINCIPAL, f"the principal {name} of source {source.name}, not revoked")
     return principals[0]
 
 

@@ -43,6 +43,10 @@ def _is_signed(kind: SourceKind, secret: str, headers: Mapping[str, str], conten
         case "pagerduty":
             given_all = headers.get("x-pagerduty-signature", "").split(",")
             return any(_hex(secret, content, each.strip().removeprefix("v1=")) for each in given_all[:10])
+        case "slack":
+            stamp = headers.get("x-slack-request-timestamp", "")
+            given = headers.get("x-slack-signature", "").removeprefix("v0=")
+            return _is_recent(stamp, now) and _hex(secret, b":".join((b"v0", stamp.encode(), content)), given)
         case "grafana" if "webhook-signature" not in headers:
             stamp = headers.get("x-grafana-alerting-timestamp", "")
             signed = stamp.encode() + b":" + content

@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict, SecretStr, StringConstraints, Valida
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.messages import ProjectName
 
-SourceKind = Literal["alertmanager", "grafana", "pagerduty", "github", "gitlab", "gitea", "cloudevents", "json"]
+SourceKind = Literal[
+    "alertmanager", "grafana", "pagerduty", "github", "gitlab", "gitea", "cloudevents", "slack", "json"
+]
 KINDS: tuple[str, ...] = get_args(SourceKind)
 FIELDS = frozenset(
     {
@@ -40,7 +42,7 @@ class WebhookSource(BaseModel):
     """A source: how it signs, as which principal it acts, in which project, and how its JSON is read.
 
     Without a secret its requests need the bearer token of a principal. `map` has JMESPath expressions by field, `items`
-    the one that lists the events in a body.
+    the one that lists the events in a body. `users` are the principals of Slack's users, by their ids.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,13 +54,16 @@ class WebhookSource(BaseModel):
     project: ProjectName | None = None
     items: str | None = None
     map: dict[str, str] = {}
+    users: dict[str, str] = {}
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
         from jmespath import compile as parse
         from jmespath.exceptions import JMESPathError
 
-        if self.secret is not None and self.principal is None:
+        if self.kind == "slack" and (self.secret is None or not self.users):
+            raise ValueError("secret and users are needed for the kind slack")
+        if self.secret is not None and self.principal is None and self.kind != "slack":
             raise ValueError("principal is needed with a secret: the name under which its tasks are submitted")
         if self.kind == "json" and "description" not in self.map:
             raise ValueError("map.description is needed for the kind json")
@@ -84,7 +89,7 @@ class WebhookSources:
         """Return a source. Raises `Permanent` `not_found`, or `refused` for a file that is not valid."""
         self._refresh()
         source = self._sources.get(name)
-        if source is None and name in KINDS and name != "json":
+        if source is None and name in KINDS and name not in ("json", "slack"):
             return WebhookSource.model_validate({"name": name, "kind": name})
         if source is None:
             problem = "is not a source of COUNTERPOINT_HOOKS_FILE, nor a kind that needs no mapping"

@@ -38,7 +38,7 @@ _PERMANENT = frozenset(
 
 def slack_call(receiver: Receiver, delivery: Delivery, incident: IncidentSummary) -> Call:
     """Return the call that posts an incident, or updates its message."""
-    body: dict[str, Any] = {"text": escaped(incident.headline), "blocks": blocks(incident)}
+    body: dict[str, Any] = {"text": escaped(incident.headline), "blocks": blocks(incident, buttons=receiver.buttons)}
     headers = {"Content-Type": "application/json; charset=utf-8"}
     if receiver.secret is None:
         return Call(receiver.address, json.dumps(body).encode(), headers)
@@ -65,7 +65,7 @@ def slack_result(receiver: Receiver, answer: Answer) -> tuple[dict[str, str] | N
     return {"channel": str(body.get("channel", receiver.channel)), "ts": str(body.get("ts", ""))}, None, False
 
 
-def blocks(incident: IncidentSummary) -> list[dict[str, Any]]:
+def blocks(incident: IncidentSummary, *, buttons: bool = False) -> list[dict[str, Any]]:
     """Return the blocks of a message. Texts of others are escaped: they mention nobody and hold no links."""
     found = [_section(f"{_EMOJI[incident.status]} *{escaped(incident.headline)}*")]
     if again := incident.recurrence:
@@ -79,8 +79,34 @@ def blocks(incident: IncidentSummary) -> list[dict[str, Any]]:
     found += [_section(f"*needs* {escaped(need)}") for need in incident.needs[:5] if not incident.is_over]
     if incident.impact:
         found.append(_section(f"*will be late* {escaped(incident.impact)}"[:2900]))
+    if incident.approval:
+        found.append(_section(f"*to approve*\n{escaped(incident.approval.artifact)}"))
+    if buttons and (elements := _buttons(incident)):
+        found.append({"type": "actions", "elements": elements})
     found.append(_context(f"`counterpoint show {incident.task_id} --project {incident.project}`"))
     return found
+
+
+def _buttons(incident: IncidentSummary) -> list[dict[str, Any]]:
+    """Return the buttons of a message. A text that is not shown whole is not decided here."""
+    task: dict[str, Any] = {"project": incident.project, "task_id": incident.task_id}
+    if incident.status == "approval" and incident.approval and incident.approval.whole:
+        value = task | {"approval_id": incident.approval.approval_id, "sha256": incident.approval.artifact_sha256}
+        return [_button("Approve", "approved", value, "primary"), _button("Reject", "rejected", value, "danger")]
+    if incident.status == "proposed" and incident.attempt:
+        value = task | {"attempt": incident.attempt}
+        return [_button("It helped", "succeeded", value, "primary"), _button("It did not help", "failed", value)]
+    return []
+
+
+def _button(text: str, action: str, value: dict[str, Any], style: str | None = None) -> dict[str, Any]:
+    button = {
+        "type": "button",
+        "text": {"type": "plain_text", "text": text},
+        "action_id": action,
+        "value": json.dumps(value, separators=(",", ":")),
+    }
+    return button | ({"style": style} if style else {})
 
 
 def escaped(text: str) -> str:
