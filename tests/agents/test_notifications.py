@@ -24,6 +24,7 @@ from counterpoint.router.notify.deliveries import ATTEMPTS
 from counterpoint.router.notify.lanes import CALLS_AT_ONCE
 from counterpoint.router.notify.outbound import may_connect
 from counterpoint.router.notify.receivers import Receiver, ReceiverError, load_receivers
+from counterpoint.router.notify.wiring import finished
 
 KEY = b"0123456789abcdef0123456789abcdef"
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
@@ -318,3 +319,11 @@ def test_the_file_of_receivers_is_private_and_named_problems_show_no_secret(tmp_
         with pytest.raises(ReceiverError) as refused:
             load_receivers(None, None, False, file)
         assert "hush" not in str(refused.value)
+
+
+async def test_an_event_that_nobody_is_told_of_is_finished_too(hook: HookReceiver) -> None:
+    house = NotifiedHouse([])
+    client = house.memory.memory(new_id())
+    await finished(house.notifications.on_event)(proposed(), client)
+    assert client.finished
+    assert [commit.writes for commit in house.memory.commits] == [()]

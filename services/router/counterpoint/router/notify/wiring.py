@@ -1,6 +1,9 @@
 """Registration of the handlers of notifications. HTTP clients are loaded only if a receiver is configured."""
 
+from typing import Any
+
 from counterpoint.bus import Service
+from counterpoint.bus.processor import Handler
 from counterpoint.client import Memory
 from counterpoint.proto.memory import Commit
 from counterpoint.proto.messages import Message
@@ -21,17 +24,34 @@ def attach(service: Service, settings: RouterSettings) -> None:
         settings.notify_file,
     )
     if not receivers:
-        for message_type in EVENTS:
-            service.on(message_type)(_tell_nobody)
-        service.on(NotificationDue)(_refuse)
+        _register(service, _tell_nobody, _refuse)
         return
     from counterpoint.router.notify.caller import Caller
     from counterpoint.router.notify.handlers import Notifications
 
     notifications = Notifications(receivers, Caller(settings.notify_timeout_s))
+    _register(service, notifications.on_event, notifications.on_due)
+
+
+def _register(service: Service, on_event: Handler[Any], on_due: Handler[Any]) -> None:
     for message_type in EVENTS:
-        service.on(message_type)(notifications.on_event)
-    service.on(NotificationDue)(notifications.on_due)
+        service.on(message_type)(finished(on_event))
+    service.on(NotificationDue)(finished(on_due))
+
+
+def finished(handler: Handler[Any]) -> Handler[Any]:
+    """Return a handler that commits also if there is nothing to do.
+
+    A message of the last days that its consumer has not finished is published again when its stream has dropped it.
+    """
+
+    async def handle(message: Message, memory: Memory) -> Commit:
+        commit: Commit = await handler(message, memory)
+        if not (commit.writes or commit.messages or memory.stepped):
+            await memory.step(commit)
+        return commit
+
+    return handle
 
 
 async def _tell_nobody(message: Message, memory: Memory) -> Commit:
