@@ -286,6 +286,7 @@ async def test_a_file_of_sources_that_is_wrong_is_refused_by_name(
     reply = (await front.me.post("/hooks/ours", json={})).text
     assert named in reply
     assert "hush" not in reply
+    assert named not in (await push(front, "ours", {})).text
     (tmp_path / "hooks.toml").chmod(0o644)
     configured_again = (await front.me.post("/hooks/ours", json={})).text
     assert "chmod 600" in configured_again or named in configured_again

@@ -16,8 +16,7 @@ async def serve(settings: RouterSettings) -> None:
     service = Service("router", settings)
     running_tasks = RunningTasks(settings.tasks_under_way, settings.project_weights)
     register(service, timedelta(seconds=settings.idempotency_s), running_tasks.limiter)
-    attach(service, settings, running_tasks)
-    notifications.attach(service, settings)
+    attach(service, settings, running_tasks, notifications.attach(service, settings))
     await service.run()
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from counterpoint.guard.policy import policy
-from counterpoint.proto.approvals import Approval, ApprovalRequested
+from counterpoint.proto.approvals import Approval, ApprovalDecided, ApprovalRequested
 from counterpoint.proto.messages import Message
 from counterpoint.proto.tasks import (
     Task,
@@ -24,11 +24,14 @@ EVENTS: Mapping[type[Message], EventName] = {
     TaskProposed: "proposed",
     TaskEscalated: "escalated",
     ApprovalRequested: "approval_requested",
+    ApprovalDecided: "approval_decided",
     TaskResumed: "resumed",
     TaskCompleted: "completed",
     TaskFailed: "failed",
     TaskCancelled: "cancelled",
 }
+CONSUMED: tuple[type[Message], ...] = tuple(kind for kind in EVENTS if kind is not ApprovalDecided)
+"""Events that come by the bus; a person decides an approval in the router itself."""
 TEXT_CHARS, ENTRIES, DEPTH = 4000, 50, 8
 """Bounds of the texts, lists and nesting in the data of an event."""
 
@@ -65,7 +68,7 @@ def audience_of(receiver: Receiver, event: TaskEvent) -> Audience | None:
     task = event.task
     if receiver.projects and task.project not in receiver.projects:
         return None
-    if event.name != "approval_requested" and task.kind not in receiver.told_kinds:
+    if not event.name.startswith("approval") and task.kind not in receiver.told_kinds:
         return None
     severity = SEVERITIES.index(task.priority) if task.priority in SEVERITIES else 1
     if severity < SEVERITIES.index(receiver.severity):

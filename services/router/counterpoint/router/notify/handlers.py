@@ -47,22 +47,23 @@ class Notifications:
 
     async def on_event(self, message: Message, memory: Memory) -> Commit:
         """Plan what each receiver is told of an event of a task."""
+        return await self.plan(message, memory, memory)
+
+    async def plan(self, message: Message, memory: Memory, reader: Memory) -> Commit:
+        """Return the commit of the deliveries of an event. `reader` may read tasks."""
         task_id = getattr(message, "task_id", None)
-        if not self._receivers or task_id is None:
-            return Commit()
-        item = await memory.get("tasks", task_id)
+        item = await reader.get("tasks", task_id) if task_id else None
         task = record(item, Task) if item else None
         if item is None or task is None or task.shadow:
             return Commit()
-        facts = (await facts_of(memory, (task_id,))).get(task_id, {})
-        pending = await memory.get("approvals", task.approval.approval_id) if task.approval else None
+        facts = (await facts_of(reader, (task.task_id,))).get(task.task_id, {})
+        pending = await reader.get("approvals", task.approval.approval_id) if task.approval else None
         approval = record(pending, Approval) if pending else None
         label = max(item.label, pending.label if pending else 0)
         event = TaskEvent(message, memory.origin.message_id, memory.now, task, label, facts, approval)
-        return await self.planned(event, memory)
+        return await self._deliveries(event, memory)
 
-    async def planned(self, event: TaskEvent, memory: Memory) -> Commit:
-        """Return the commit of the deliveries of an event."""
+    async def _deliveries(self, event: TaskEvent, memory: Memory) -> Commit:
         told = [(each, audience) for each in self._receivers.values() if (audience := audience_of(each, event))]
         incidents = [(each, audience) for each, audience in told if not each.is_per_event]
         known = await self._conversations(event, [receiver for receiver, _ in incidents], memory)

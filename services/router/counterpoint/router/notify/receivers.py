@@ -17,11 +17,14 @@ from counterpoint.proto.messages import ProjectName
 from counterpoint.proto.tasks import Kind, Priority
 
 ReceiverKind = Literal["webhook", "slack", "teams", "pagerduty", "alertmanager", "email"]
-EventName = Literal["proposed", "escalated", "approval_requested", "resumed", "completed", "failed", "cancelled"]
+EventName = Literal[
+    "proposed", "escalated", "approval_requested", "approval_decided", "resumed", "completed", "failed", "cancelled"
+]
 TOLD_BY_DEFAULT: tuple[EventName, ...] = (
     "proposed",
     "escalated",
     "approval_requested",
+    "approval_decided",
     "completed",
     "failed",
 )

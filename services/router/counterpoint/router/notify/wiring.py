@@ -1,6 +1,6 @@
 """Registration of the handlers of notifications. HTTP clients are loaded only if a receiver is configured."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from counterpoint.bus import Service
 from counterpoint.bus.processor import Handler
@@ -9,13 +9,19 @@ from counterpoint.proto.memory import Commit
 from counterpoint.proto.messages import Message
 from counterpoint.proto.notifications import NotificationDue
 from counterpoint.router.notify.deliveries import undeliverable
-from counterpoint.router.notify.events import EVENTS
+from counterpoint.router.notify.events import CONSUMED
 from counterpoint.router.notify.receivers import load_receivers
 from counterpoint.router.settings import RouterSettings
 
+if TYPE_CHECKING:
+    from counterpoint.router.notify.handlers import Notifications
 
-def attach(service: Service, settings: RouterSettings) -> None:
-    """Handle events of tasks. Raises `ReceiverError` for receivers that are not configured correctly."""
+
+def attach(service: Service, settings: RouterSettings) -> "Notifications | None":
+    """Handle events of tasks, and return what plans deliveries, None without a receiver.
+
+    Raises `ReceiverError` for receivers that are not configured correctly.
+    """
     url, secret = settings.notify_url, settings.notify_secret
     receivers = load_receivers(
         url.get_secret_value() if url else None,
@@ -25,16 +31,17 @@ def attach(service: Service, settings: RouterSettings) -> None:
     )
     if not receivers:
         _register(service, _tell_nobody, _refuse)
-        return
+        return None
     from counterpoint.router.notify.caller import Caller
     from counterpoint.router.notify.handlers import Notifications
 
     notifications = Notifications(receivers, Caller(settings.notify_timeout_s))
     _register(service, notifications.on_event, notifications.on_due)
+    return notifications
 
 
 def _register(service: Service, on_event: Handler[Any], on_due: Handler[Any]) -> None:
-    for message_type in EVENTS:
+    for message_type in CONSUMED:
         service.on(message_type)(finished(on_event))
     service.on(NotificationDue)(finished(on_due))
 

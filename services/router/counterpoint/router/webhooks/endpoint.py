@@ -20,12 +20,12 @@ from counterpoint.router.webhooks.mapping import reports_of, submission_of
 from counterpoint.router.webhooks.reports import Ignored, Report
 from counterpoint.router.webhooks.signatures import delivery_id, verify
 from counterpoint.router.webhooks.slack_replies import act_on, principal_of, reply_in
-from counterpoint.router.webhooks.sources import WebhookSource, WebhookSources
+from counterpoint.router.webhooks.sources import WebhookSource, WebhookSources, unknown_source
 
 router = APIRouter(prefix="/hooks", tags=["webhooks"])
 
 _BEARER = HTTPBearer(auto_error=False, description="The token of a principal, for a source without a secret.")
-SourcePath = Annotated[str, Path(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$", description="A source or a kind.")]
+SourcePath = Annotated[str, Path(description="A source or a kind.")]
 
 
 class HookReply(Shape):
@@ -59,18 +59,25 @@ async def receive_hook(
     """
     resources: RouterResources = request.app.state.resources
     content = await _content(request)
-    known = sources_of(request).get(source)
     headers = {name.lower(): value for name, value in request.headers.items()}
     token = credentials.credentials if credentials else None
-    if known.kind == "slack":
+    try:
+        known = sources_of(request).find(source)
+    except Permanent:
+        # The problem of the file is for those who may push.
+        await resources.authenticator.authenticate(token)
+        raise
+    if known is not None and known.kind == "slack":
         return await _slack(resources, known, headers, content)
-    if known.secret is None or trial:
+    if known is None or known.secret is None or trial:
         principal = await resources.authenticator.authenticate(token)
     else:
         verify(known.kind, known.secret.get_secret_value(), headers, content, utc_now())
         principal = await _principal(resources, known, known.principal or "")
     context = _context(resources, principal, known, project)
     context.require("submit", "report")
+    if known is None:
+        raise unknown_source()
     found = reports_of(known, headers, _json(content))
     if trial:
         return reply(await _try(context, known, found))
@@ -167,10 +174,11 @@ async def _principal(resources: RouterResources, source: WebhookSource, name: st
 
 
 def _context(
-    resources: RouterResources, principal: Principal, source: WebhookSource, project: str | None
+    resources: RouterResources, principal: Principal, source: WebhookSource | None, project: str | None
 ) -> RequestContext:
     """Return the context in the project of the source, or in that of the URL if the source has none."""
-    if source.project and project and source.project != project:
+    fixed = source.project if source else None
+    if source and fixed and project and fixed != project:
         raise Permanent(ErrorCode.INVALID, (Problem(field="project", problem=f"is not that of source {source.name}"),))
-    chosen = source.project or project or subjects.DEFAULT_PROJECT
+    chosen = fixed or project or subjects.DEFAULT_PROJECT
     return RequestContext(resources, principal, chosen, project_in_url=True)

@@ -85,15 +85,12 @@ class WebhookSources:
         self._read_at = -1
         self._sources: dict[str, WebhookSource] = {}
 
-    def get(self, name: str) -> WebhookSource:
-        """Return a source. Raises `Permanent` `not_found`, or `refused` for a file that is not valid."""
+    def find(self, name: str) -> WebhookSource | None:
+        """Return a source, None if it is unknown. Raises `Permanent` `refused` for a file that is not valid."""
         self._refresh()
         source = self._sources.get(name)
         if source is None and name in KINDS and name not in ("json", "slack"):
             return WebhookSource.model_validate({"name": name, "kind": name})
-        if source is None:
-            problem = "is not a source of COUNTERPOINT_HOOKS_FILE, nor a kind that needs no mapping"
-            raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="source", problem=problem),))
         return source
 
     def _refresh(self) -> None:
@@ -110,6 +107,12 @@ class WebhookSources:
             raise _invalid(f"it cannot be read: {type(error).__name__}") from error
         self._sources = {source.name: source for source in map(_source, rows if isinstance(rows, list) else [])}
         self._read_at = status.st_mtime_ns
+
+
+def unknown_source() -> Permanent:
+    """Return the error for a source that is not configured."""
+    problem = "is not a source of COUNTERPOINT_HOOKS_FILE, nor a kind that needs no mapping"
+    return Permanent(ErrorCode.NOT_FOUND, (Problem(field="source", problem=problem),))
 
 
 def _source(row: Any) -> WebhookSource:
