@@ -242,13 +242,30 @@ async def test_a_call_of_a_process_that_was_killed_is_made_again_under_the_same_
     house.restart()
     await house.settle()
     ((_, error),) = house.dead
-    assert "another process" in str(error)
+    assert "under way" in str(error)
     house.clock.now += timedelta(minutes=1)
     house.memory.timers.append(timer)
     await house.settle()
     first, second = hook.received
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
     assert house.deliveries()[0]["state"] == "delivered"
+
+
+async def test_a_message_that_is_delivered_again_during_its_call_waits(hook: HookReceiver) -> None:
+    hook.replies = [Reply(hangs=True)]
+    house = NotifiedHouse([webhook(hook)], timeout_s=30)
+    house.task()
+    await house.tell(proposed())
+    (timer,) = house.memory.timers
+    due = NotificationDue.model_validate(timer.data)
+    call = asyncio.create_task(house._run(house.notifications.on_due, due, timer.id))
+    await hook.until(1)
+    await house.settle()
+    ((_, error),) = house.dead
+    assert "under way" in str(error)
+    assert len(hook.received) == 1
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
 
 
 async def test_a_call_whose_outcome_could_not_be_committed_is_not_made_again(hook: HookReceiver) -> None:

@@ -14,7 +14,9 @@ import httpx
 import pytest
 import pytest_asyncio
 from agents.hook_receiver import HookReceiver, Received, Reply, hook_receiver
+from typer.testing import CliRunner
 
+from counterpoint.cli.main import app
 from counterpoint.local.stack import Stack
 
 pytestmark = pytest.mark.timeout(120)
@@ -107,6 +109,9 @@ async def test_an_escalation_and_its_end_are_told_and_the_chat_message_is_update
     assert (first.path, last.path) == ("/api/chat.postMessage", "/api/chat.update")
     assert (last.json["channel"], last.json["ts"]) == ("C1", "1.2")
     assert first.headers["authorization"] == f"Bearer {TOKEN}"
+    words = ["replay", "told-1", "--project", "chatty", "--data-dir", str(telling.data_dir)]
+    replayed = await asyncio.to_thread(CliRunner().invoke, app, words)
+    assert replayed.exit_code == 0, replayed.output
 
 
 async def test_a_router_that_is_killed_loses_nothing_and_repeats_only_under_the_same_key(

@@ -43,6 +43,7 @@ class Notifications:
         self._lanes = {receiver.name: Lane() for receiver in receivers}
         self._caller = caller
         self._holder = new_id()
+        self._calling: set[str] = set()
         self._outcomes: LRUCache[tuple[str, int], ReceiverReply] = LRUCache(_OUTCOMES)
 
     async def on_event(self, message: Message, memory: Memory) -> Commit:
@@ -99,8 +100,9 @@ class Notifications:
         retried = delivery.state == "dead"
         known = None if retried else self._outcomes.get((item.id, delivery.turn))
         if known is None:
-            if delivery.state == "calling" and delivery.holder != self._holder and _holds(delivery):
-                raise Transient("another process is making this call", retry_after_s=1.0)
+            calls_elsewhere = delivery.holder != self._holder or item.id in self._calling
+            if calls_elsewhere and (held_s := _held_s(delivery)) > 0:
+                raise Transient("this call is under way", retry_after_s=held_s)
             lane = self._lanes[receiver.name]
             delay_s = lane.delay_s()
             if delay_s > 0:
@@ -158,10 +160,12 @@ class Notifications:
 
     async def _call(self, lane: Lane, receiver: Receiver, delivery_id: str, delivery: Delivery) -> ReceiverReply:
         lane.begin()
+        self._calling.add(delivery_id)
         outcome = ReceiverReply("the call was interrupted")
         try:
             outcome = await self._caller.call(receiver, delivery_id, delivery, utc_now())
         finally:
+            self._calling.discard(delivery_id)
             lane.end(failed=outcome.error is not None, retry_after_s=outcome.retry_after_s)
         DELIVERIES.labels(receiver.name, "failed" if outcome.error else "accepted").inc()
         log.info(
@@ -203,5 +207,6 @@ def _recurring(incident: IncidentSummary, previous: Delivery) -> IncidentSummary
     return incident.model_copy(update=counted)
 
 
-def _holds(delivery: Delivery) -> bool:
-    return delivery.held_until is not None and utc_now() < delivery.held_until
+def _held_s(delivery: Delivery) -> float:
+    """Return the seconds for which the holder of a delivery may still make the call."""
+    return (delivery.held_until - utc_now()).total_seconds() if delivery.held_until else 0.0
