@@ -33,6 +33,7 @@ class Delivery(Shape):
     receiver: str
     project: ProjectName
     task_id: str
+    severity: str = "normal"
     state: DeliveryState = "pending"
     turn: int = 1
     attempt: int = 1

@@ -17,7 +17,7 @@ from counterpoint.proto.tasks import (
     TaskProposed,
     TaskResumed,
 )
-from counterpoint.router.notify.receivers import SEVERITIES, EventName, Receiver
+from counterpoint.router.notify.receivers import EventName, Receiver, severity_level
 from counterpoint.router.notify.summary import Audience, IncidentSummary, owners_of, shortened, summary_of
 
 EVENTS: Mapping[type[Message], EventName] = {
@@ -70,8 +70,7 @@ def audience_of(receiver: Receiver, event: TaskEvent) -> Audience | None:
         return None
     if not event.name.startswith("approval") and task.kind not in receiver.told_kinds:
         return None
-    severity = SEVERITIES.index(task.priority) if task.priority in SEVERITIES else 1
-    if severity < SEVERITIES.index(receiver.severity):
+    if severity_level(task.priority) < severity_level(receiver.severity):
         return None
     if not receiver.owners:
         return "all"

@@ -104,14 +104,19 @@ class Notifications:
             if calls_elsewhere and (held_s := _held_s(delivery)) > 0:
                 raise Transient("this call is under way", retry_after_s=held_s)
             lane = self._lanes[receiver.name]
-            delay_s = lane.delay_s()
-            if delay_s > 0:
-                due_at = utc_now() + spread(item.id, delay_s)
-                return _planned(item, delivery.deferred(), due_at)
+            if (later := self._later(receiver, lane, item.id, delivery)) is not None:
+                return _planned(item, delivery.deferred(), later)
             item, delivery = await self._held(item, delivery, memory)
             known = await self._call(lane, receiver, item.id, delivery)
             self._outcomes[item.id, delivery.turn] = known
         return await self._ended(item, delivery, known, memory)
+
+    def _later(self, receiver: Receiver, lane: Lane, delivery_id: str, delivery: Delivery) -> datetime | None:
+        """Return when a call may be made that may not be made now: in quiet hours, or in a lane that is full."""
+        now = utc_now()
+        quiet_until = receiver.quiet_until(now, delivery.severity)
+        delay_s = lane.delay_s()
+        return quiet_until or (now + spread(delivery_id, delay_s) if delay_s > 0 else None)
 
     async def _conversations(self, event: TaskEvent, receivers: Sequence[Receiver], memory: Memory) -> dict[str, Item]:
         """Read the deliveries of the incident, and of the one before it."""
@@ -147,7 +152,11 @@ class Notifications:
 
     def _delivery(self, receiver: Receiver, event: TaskEvent, memory: Memory) -> Delivery:
         return Delivery(
-            receiver=receiver.name, project=memory.project, task_id=event.task.task_id, created_at=memory.now
+            receiver=receiver.name,
+            project=memory.project,
+            task_id=event.task.task_id,
+            severity=event.task.priority,
+            created_at=memory.now,
         )
 
     async def _held(self, item: Item, delivery: Delivery, memory: Memory) -> tuple[Item, Delivery]:

@@ -7,6 +7,7 @@ import base64
 import binascii
 import tomllib
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, SecretStr, StringConstraints, Valida
 
 from counterpoint.proto.messages import ProjectName
 from counterpoint.proto.tasks import Kind, Priority
+from counterpoint.router.notify.quiet_hours import QuietHours
 
 ReceiverKind = Literal["webhook", "slack", "teams", "pagerduty", "alertmanager", "email"]
 EventName = Literal[
@@ -50,6 +52,7 @@ class Receiver(BaseModel):
     the mail server. `projects`, `kinds`, `owners` and `jobs` are what it is told about, all without one; `severity` is
     the lowest priority of a task. `private`: its host may have a private address. `clearance` is the highest label of
     text that it gets. `buttons`: messages of Slack have buttons, whose replies come to a source of webhooks.
+    `quiet` are the hours in which it is not told.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -69,6 +72,7 @@ class Receiver(BaseModel):
     severity: Priority = "low"
     private: bool = False
     buttons: bool = False
+    quiet: QuietHours | None = None
     clearance: Literal["public", "internal", "confidential"] = "internal"
 
     @model_validator(mode="after")
@@ -96,6 +100,12 @@ class Receiver(BaseModel):
             return _FIXED_URLS[self.kind]
         raise ValueError("url is needed")
 
+    def quiet_until(self, now: datetime, severity: str) -> datetime | None:
+        """Return until when a message of a severity waits; None if it does not."""
+        if self.quiet is None or severity_level(severity) >= severity_level(self.quiet.unless):
+            return None
+        return self.quiet.over_at(now)
+
     @property
     def is_per_event(self) -> bool:
         """Whether each event is a message of its own, rather than one message per incident that is updated."""
@@ -105,6 +115,11 @@ class Receiver(BaseModel):
     def told_kinds(self) -> tuple[Kind, ...]:
         """The kinds of tasks that it is told about."""
         return self.kinds or (get_args(Kind) if self.is_per_event else INCIDENT_KINDS)
+
+
+def severity_level(severity: str) -> int:
+    """Return the position of a severity; that of `normal` for an unknown one."""
+    return SEVERITIES.index(severity) if severity in SEVERITIES else SEVERITIES.index("normal")
 
 
 def load_receivers(url: str | None, secret: str | None, private: bool, file: Path | None) -> tuple[Receiver, ...]:
