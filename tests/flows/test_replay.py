@@ -234,8 +234,9 @@ async def test_a_step_whose_call_a_limit_refused_is_not_replayed(tasks: Tasks, p
 async def test_a_step_whose_answers_were_not_recorded_is_not_replayed(tasks: Tasks, processes: ReplayProcesses) -> None:
     await fixed_before(tasks)
     page = await tasks.post("/v1/tasks/again/replay", {}, limit=200)
+    page["items"] = [step for step in page["items"] if "read_set" in step["record"]]
     for step in page["items"]:
-        step["record"] |= {"answers": [], "read_set": step["record"].get("read_set", [])[:2]}
+        step["record"] |= {"answers": [], "read_set": step["record"]["read_set"][:2]}
         step["requests"] = []
     report = replay_task(Changed(page, "", ""), "again", None, processes)  # type: ignore[arg-type]
     assert (report.verdict, report.contexts) == ("not replayed", 0)

@@ -36,7 +36,7 @@ def submission_of(source: WebhookSource, report: Report) -> SubmitTask:
     content = {
         **fields,
         **({"target": where} if where else {}),
-        **({"systems": list(fields["systems"])} if "systems" in fields else {}),
+        **({"systems": list(fields["systems"])} if isinstance(fields.get("systems"), tuple) else {}),
         "task_id": fields.get("task_id") or task_id_of(source.name, report.key),
     }
     return validate(SubmitTask, content)
