@@ -21,6 +21,7 @@ from counterpoint.proto.ids import new_id
 from counterpoint.proto.notifications import NotificationDue
 from counterpoint.proto.tasks import TaskProposed, TaskResumed
 from counterpoint.router.notify.deliveries import ATTEMPTS
+from counterpoint.router.notify.handlers import CALLS_LIMIT
 from counterpoint.router.notify.lanes import CALLS_AT_ONCE
 from counterpoint.router.notify.outbound import may_connect
 from counterpoint.router.notify.receivers import Receiver, ReceiverError, load_receivers
@@ -148,6 +149,22 @@ async def test_a_receiver_that_hangs_holds_up_its_own_lane_alone(hook: HookRecei
     assert len(planned) == 3
 
 
+async def test_receivers_that_hang_leave_workers_to_the_intake(hook: HookReceiver) -> None:
+    hook.reply = Reply(hangs=True)
+    house = NotifiedHouse([webhook(hook, name=f"r{number}") for number in range(CALLS_LIMIT + 2)], timeout_s=30)
+    house.task()
+    await house.tell(proposed())
+    due = [NotificationDue.model_validate(timer.data) for timer in house.memory.timers]
+    calls = {asyncio.create_task(house._run(house.notifications.on_due, one, new_id())) for one in due}
+    await hook.until(CALLS_LIMIT)
+    while len(calls) > CALLS_LIMIT:
+        _, calls = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+    assert len(hook.received) == CALLS_LIMIT
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
 async def test_a_call_that_takes_too_long_has_failed(hook: HookReceiver) -> None:
     hook.replies = [Reply(hangs=True)]
     house = NotifiedHouse([webhook(hook)], timeout_s=0.05)
@@ -242,7 +259,7 @@ async def test_a_call_of_a_process_that_was_killed_is_made_again_under_the_same_
     house.restart()
     await house.settle()
     ((_, error),) = house.dead
-    assert "under way" in str(error)
+    assert "another process" in str(error)
     house.clock.now += timedelta(minutes=1)
     house.memory.timers.append(timer)
     await house.settle()

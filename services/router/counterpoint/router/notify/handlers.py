@@ -23,7 +23,7 @@ from counterpoint.router.intake.incident_facts import facts_of
 from counterpoint.router.notify.caller import Caller, ReceiverReply
 from counterpoint.router.notify.deliveries import STORE, Delivery, conversation_id, retry_delay, spread, undeliverable
 from counterpoint.router.notify.events import TaskEvent, audience_of, cloud_event_of, incident_of, opens
-from counterpoint.router.notify.lanes import Lane
+from counterpoint.router.notify.lanes import BUSY_S, Lane
 from counterpoint.router.notify.receivers import Receiver
 from counterpoint.router.notify.summary import Audience, IncidentSummary
 
@@ -32,6 +32,8 @@ log = structlog.get_logger()
 DELIVERIES = Counter("counterpoint_notifications_total", "Calls to receivers, by outcome", ["receiver", "outcome"])
 HOLD_MARGIN_S = 5.0
 """Time after a call's timeout until another process may make it."""
+CALLS_LIMIT = 24
+"""Calls to all receivers at once: below half of the deliveries that the router handles at once by default."""
 _OUTCOMES = 10_000
 
 
@@ -100,22 +102,21 @@ class Notifications:
         retried = delivery.state == "dead"
         known = None if retried else self._outcomes.get((item.id, delivery.turn))
         if known is None:
-            calls_elsewhere = delivery.holder != self._holder or item.id in self._calling
-            if calls_elsewhere and (held_s := _held_s(delivery)) > 0:
-                raise Transient("this call is under way", retry_after_s=held_s)
+            if item.id in self._calling:
+                raise Transient("this call is under way", retry_after_s=2.0)
+            if delivery.holder != self._holder and (held_s := _held_s(delivery)) > 0:
+                raise Transient("another process makes this call", retry_after_s=held_s)
             lane = self._lanes[receiver.name]
             if (later := self._later(receiver, lane, item.id, delivery)) is not None:
                 return _planned(item, delivery.deferred(), later)
-            item, delivery = await self._held(item, delivery, memory)
-            known = await self._call(lane, receiver, item.id, delivery)
-            self._outcomes[item.id, delivery.turn] = known
+            item, delivery, known = await self._call(lane, receiver, item, delivery, memory)
         return await self._ended(item, delivery, known, memory)
 
     def _later(self, receiver: Receiver, lane: Lane, delivery_id: str, delivery: Delivery) -> datetime | None:
-        """Return when a call may be made that may not be made now: in quiet hours, or in a lane that is full."""
+        """Return when a call may be made that may not be made now: in quiet hours, or with too many calls under way."""
         now = utc_now()
         quiet_until = receiver.quiet_until(now, delivery.severity)
-        delay_s = lane.delay_s()
+        delay_s = lane.delay_s() or (BUSY_S if len(self._calling) >= CALLS_LIMIT else 0.0)
         return quiet_until or (now + spread(delivery_id, delay_s) if delay_s > 0 else None)
 
     async def _conversations(self, event: TaskEvent, receivers: Sequence[Receiver], memory: Memory) -> dict[str, Item]:
@@ -167,24 +168,29 @@ class Notifications:
         await memory.step(Commit(step=f"hold {item.version}", last=False, writes=(write,)))
         return item.model_copy(update={"version": item.version + 1}), held
 
-    async def _call(self, lane: Lane, receiver: Receiver, delivery_id: str, delivery: Delivery) -> ReceiverReply:
+    async def _call(
+        self, lane: Lane, receiver: Receiver, item: Item, delivery: Delivery, memory: Memory
+    ) -> tuple[Item, Delivery, ReceiverReply]:
+        """Commit that this process makes the call, and make it. The lane counts it from the beginning."""
         lane.begin()
-        self._calling.add(delivery_id)
-        outcome = ReceiverReply("the call was interrupted")
+        self._calling.add(item.id)
         try:
-            outcome = await self._caller.call(receiver, delivery_id, delivery, utc_now())
+            item, delivery = await self._held(item, delivery, memory)
+            outcome = await self._caller.call(receiver, item.id, delivery, utc_now())
         finally:
-            self._calling.discard(delivery_id)
-            lane.end(failed=outcome.error is not None, retry_after_s=outcome.retry_after_s)
+            self._calling.discard(item.id)
+            lane.end()
+        lane.note(failed=outcome.error is not None, retry_after_s=outcome.retry_after_s)
+        self._outcomes[item.id, delivery.turn] = outcome
         DELIVERIES.labels(receiver.name, "failed" if outcome.error else "accepted").inc()
         log.info(
             "notification.called",
             receiver=receiver.name,
-            delivery=delivery_id,
+            delivery=item.id,
             attempt=delivery.attempt,
             error=outcome.error,
         )
-        return outcome
+        return item, delivery, outcome
 
     async def _ended(self, item: Item, delivery: Delivery, outcome: ReceiverReply, memory: Memory) -> Commit:
         """Return the commit of a call's outcome. Raises `Permanent` after the last attempt."""

@@ -33,9 +33,12 @@ class Lane:
         """Count a call."""
         self._calls += 1
 
-    def end(self, *, failed: bool, retry_after_s: float | None = None) -> None:
-        """End a call. `retry_after_s` is the pause that the receiver asked for."""
+    def end(self) -> None:
+        """Count the end of a call."""
         self._calls -= 1
+
+    def note(self, *, failed: bool, retry_after_s: float | None = None) -> None:
+        """Note the outcome of a call. `retry_after_s` is the pause that the receiver asked for."""
         self._failures = self._failures + 1 if failed else 0
         pause_s = retry_after_s or 0.0
         if self._failures >= FAILURES_BEFORE_PAUSE:
