@@ -181,6 +181,8 @@ async def test_the_delay_that_a_receiver_asks_for_is_kept(hook: HookReceiver) ->
     for number in range(2):
         house.task(f"incident-{number}")
         await house.tell(proposed(f"incident-{number}"))
+    await house.settle()
+    house.restart()
     await house.settle(timedelta(minutes=59))
     assert len(hook.received) == 1
     await house.settle(timedelta(hours=2))
