@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from memory_service.fake import FakeMemory
+from pydantic import SecretStr
 
 from counterpoint.bus.codec import Inbound
 from counterpoint.bus.fair_limiter import FairLimiter
@@ -30,6 +31,8 @@ from counterpoint.proto.messages import Message
 from counterpoint.proto.validation import parse
 from counterpoint.router.authentication import token_id
 from counterpoint.router.handlers import register
+from counterpoint.router.notify import wiring as notifications
+from counterpoint.router.settings import RouterSettings
 
 NOW = datetime(2026, 3, 2, 3, 0, 1, tzinfo=UTC)
 PROJECT = "orders"
@@ -54,6 +57,7 @@ class House(FakeMemory):
 
     def __post_init__(self) -> None:
         register(self, timedelta(days=1), FairLimiter(1000))  # type: ignore[arg-type]
+        notifications.attach(self, RouterSettings(nats_user="router", nats_password=SecretStr("x")))  # type: ignore[arg-type]
 
     # the service that the handlers are registered with
 

@@ -12,7 +12,7 @@ USERS = (*SERVICES, "provisioner", "publisher", "observer")
 STREAMS = ("INTAKE", "TASKS", "DECISIONS", "CHANGES", "DEAD", "ADVISORIES")
 CONSUMERS = {
     "INTAKE": ("router", "lineage"),
-    "TASKS": ("manager", "developer"),
+    "TASKS": ("router", "manager", "developer"),
     "CHANGES": ("manager", "lineage"),
     "ADVISORIES": ("memory",),
 }

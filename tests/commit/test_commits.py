@@ -547,3 +547,15 @@ async def test_the_more_a_commit_writes_the_longer_it_may_take(
     plans = tuple(Write(store="plans", id=f"p-{n}", body={"text": "x"}) for n in range(200))
     await house.done("manager", manager, writes=plans)
     assert await house.body(project, "plans", "p-199") == {"text": "x"}
+
+
+async def test_a_commit_without_effect_finishes_its_message(house: House, project: str) -> None:
+    """A consumer that has nothing to do says so: its message is not published again when the stream has dropped it."""
+    origin = house.standing(project)
+    await house.done("router", origin)
+    assert (await house.commit("router", origin)).status == "replayed"
+    async with house.superuser() as database:
+        finished = await database.fetchval(
+            "SELECT last FROM inbox WHERE project = $1 AND message_id = $2", project, origin.message_id
+        )
+    assert finished is True

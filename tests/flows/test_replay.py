@@ -234,6 +234,7 @@ async def test_a_step_whose_call_a_limit_refused_is_not_replayed(tasks: Tasks, p
 async def test_a_step_whose_answers_were_not_recorded_is_not_replayed(tasks: Tasks, processes: ReplayProcesses) -> None:
     await fixed_before(tasks)
     page = await tasks.post("/v1/tasks/again/replay", {}, limit=200)
+    page["items"] = [step for step in page["items"] if "read_set" in step["record"]]
     for step in page["items"]:
         step["record"] |= {"answers": [], "read_set": step["record"]["read_set"][:2]}
         step["requests"] = []

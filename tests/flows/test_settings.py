@@ -41,6 +41,8 @@ def other_values(folder: Path) -> dict[str, tuple[str, Any]]:
     models.symlink_to(ModelSettings().model_cache_dir.expanduser())
     fitted = folder / "calibration.json"
     fitted.write_text(files("counterpoint.developer.evidence").joinpath("calibration.json").read_text())
+    receivers = folder / "receivers.toml"
+    receivers.touch(0o600)
     ports = free_ports(3)
     numbers = {
         "RPC_TIMEOUT_S": 3.5, "DRAIN_S": 9.5, "POSTGRES_TIMEOUT_S": 6.5, "LEASE_RETRY_S": 0.25, "SWEEP_AGE_S": 2.5,
@@ -69,6 +71,12 @@ def other_values(folder: Path) -> dict[str, tuple[str, Any]]:
         "MODEL_FALLBACKS": ("openai/five, openai/six", ["openai/five", "openai/six"]),
         "MCP_AUTHORIZATION_SERVERS": ('["https://id.example.com"]', ["https://id.example.com"]),
         "MCP_HOSTS": ('["counterpoint.example.com"]', ["counterpoint.example.com"]),
+        "NOTIFY_URL": ("https://hooks.example.com/x", "**********"),
+        "NOTIFY_SECRET": ("whsec_c2VjcmV0", "**********"),
+        "NOTIFY_PRIVATE": ("true", True),
+        "NOTIFY_FILE": (str(receivers), str(receivers)),
+        "NOTIFY_TIMEOUT_S": ("9.5", 9.5),
+        "HOOKS_FILE": (str(receivers), str(receivers)),
         "PROJECT_WEIGHTS": ('{"orders": 3}', {"orders": 3}),
     }
     return {name: (str(value), value) for name, value in (numbers | texts).items()} | lists

@@ -28,6 +28,7 @@ TIMEOUT_S = 60.0
 class Running:
     """A running front: its house, its hub, and a client as the principal `me`, a person with every role."""
 
+    app: HttpApi
     house: House
     hub: Hub
     limiter: FairLimiter
@@ -75,7 +76,7 @@ async def running(app: HttpApi, url: str, **more: Any) -> AsyncIterator[Running]
     )
     app.state.resources = RouterResources(house.of_principal, authenticator, hub, running_tasks, settings)
     async with client(url, house.token_of("me")) as me:
-        yield Running(house, hub, running_tasks.limiter, url, me)
+        yield Running(app, house, hub, running_tasks.limiter, url, me)
     hub.close()
 
 

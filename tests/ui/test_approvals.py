@@ -8,10 +8,14 @@ import pytest
 from agents.router_house import NOW, PROJECT
 from typer.testing import CliRunner
 from ui.cli_server import Played
-from ui.http_front import Running
+from ui.http_front import Running, made
 
 from counterpoint.cli.main import app
 from counterpoint.proto.approvals import Approval, ApprovalDecided, Lift, artifact_sha256, lifts_as_text
+from counterpoint.proto.notifications import NotificationDue
+from counterpoint.router.notify.caller import Caller
+from counterpoint.router.notify.handlers import Notifications
+from counterpoint.router.notify.receivers import Receiver
 
 URL = "/v1/approvals"
 LIFT = Lift(spend_id="t1", limit="the budget of the task", cap_tokens=10, used_tokens=9, by_tokens=1000)
@@ -57,6 +61,22 @@ async def test_a_decision_is_recorded_once_and_sent_once(front: Running) -> None
     assert (sent.approval_id, sent.task_id, sent.decision, sent.by) == ("a1", "t1", "approved", "me")
     (action,) = front.house.line("t1")
     assert (action.agent, action.kind, action.result, action.reasoning) == ("human", "approval", "approved", "seen")
+
+
+async def test_receivers_are_told_of_a_decision_in_the_same_commit(front: Running) -> None:
+    approval = pending(front)
+    made(front, "t1", "input_required", waiting_for="approval")
+    rule = {"name": "ops", "url": "http://127.0.0.1:9/", "private": True}
+    planner = Notifications([Receiver.model_validate(rule)], Caller(1.0))
+    object.__setattr__(front.app.state.resources, "planner", planner)
+    async with front.as_principal("ann", "approve") as ann:
+        for _ in range(2):
+            assert (await ann.post(f"{URL}/a1", json=body(approval))).status_code == 200
+    (delivery,) = front.house.kept("webhook_deliveries").values()
+    assert delivery["event"]["type"] == ApprovalDecided.TYPE
+    assert (delivery["event"]["data"]["by"], delivery["event"]["data"]["decision"]) == ("ann", "approved")
+    (commit,) = [one for one in front.house.commits if one.writes]
+    assert {message.type for message in commit.messages} == {ApprovalDecided.TYPE, NotificationDue.TYPE}
 
 
 async def test_a_decision_that_is_overtaken_says_who_decided(front: Running) -> None:

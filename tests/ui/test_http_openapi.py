@@ -14,6 +14,7 @@ from counterpoint.router.api.application import HttpApi
 
 DOCUMENT = HttpApi().openapi()
 CONTRACT = {
+    "/hooks/{source}": {"post"},
     "/v1/tasks": {"get", "post"},
     "/v1/tasks/{task_id}": {"get"},
     "/v1/tasks/{task_id}/line": {"get"},

@@ -50,6 +50,7 @@ _OF_TYPE = {
     "counterpoint.task.outcome_reported.v1": "tasks.{project}.outcome_reported",
     "counterpoint.task.due.v1": "tasks.{project}.due",
     "counterpoint.shadow.due.v1": "tasks.{project}.shadow_due",
+    "counterpoint.notification.due.v1": "tasks.{project}.notification_due",
     "counterpoint.task.cancel.v1": "tasks.{project}.cancel_requested",
     "counterpoint.task.amend.v1": "tasks.{project}.amend_requested",
     "counterpoint.task.completed.v1": "tasks.{project}.completed",

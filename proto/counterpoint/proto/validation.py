@@ -18,6 +18,7 @@ from counterpoint.proto import (  # noqa: F401  (they fill the register)
     incident_settings,
     interventions,
     memory,
+    notifications,
 )
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.lineage import LineageEvent

@@ -1,4 +1,4 @@
-"""`counterpoint bench front`: what the front door adds to a search, and what MCP costs the router.
+"""`counterpoint bench front`: the cost of the front door: searches, MCP, and the time until people are told.
 
 A search by MCP and by HTTP on a running stack, beside the same search from this process with the router's login, one
 after the other. No query is repeated, so that none is answered from a cache.
@@ -18,6 +18,7 @@ import httpx
 from pydantic import SecretStr
 
 from counterpoint import bus
+from counterpoint.bench.front_notify import NotifyReceiver, measure_notify
 from counterpoint.bench.processes import tree_pss_mb
 from counterpoint.bench.report import BenchReport, Measurement, exit_on_sigterm, log_warnings_only, p50, progress
 from counterpoint.bus import BusSettings, Service
@@ -28,7 +29,7 @@ from counterpoint.local.service import NATS_USERS
 from counterpoint.local.up import down, up
 from counterpoint.proto.memory import HybridSearch
 
-PROJECT = "bench"
+PROJECT, NOTIFIED = "bench", "bench-notify"
 DOCUMENTS = 500
 SAMPLES, RUNS = 100, 3
 TARGET_MS, IDLE_MB, USED_MB = 5.0, 90.0, 170.0
@@ -69,7 +70,7 @@ def http_search(http: httpx.AsyncClient) -> Search:
     return search
 
 
-async def measure_front(endpoints: Endpoints, router: Service, report: BenchReport) -> None:
+async def measure_front(endpoints: Endpoints, router: Service, receiver: NotifyReceiver, report: BenchReport) -> None:
     """Add the rows of the front door to a report."""
     router_pid = endpoints.services["router"].pid
     idle_mb = tree_pss_mb(router_pid)
@@ -98,6 +99,7 @@ async def measure_front(endpoints: Endpoints, router: Service, report: BenchRepo
                 pairs = zip(samples[name], samples["direct"], strict=True)
                 differences.append(p50([taken - alone for taken, alone in pairs]))
             progress(", ".join(f"{name} {durations[-1]:.1f} ms" for name, durations in took.items()))
+        await measure_notify(http, receiver, NOTIFIED, report)
     for name, differences in added.items():
         target = TARGET_MS if name == "mcp" else None
         row = Measurement(f"a search by {name}, over the same in process, p50", "ms", tuple(differences), target)
@@ -131,14 +133,14 @@ def question(number: int) -> str:
     return f"What to do when the {_WORDS[number % len(_WORDS)]} of host {number % DOCUMENTS} fails, case {number}?"
 
 
-async def _measure(data_dir: Path, report: BenchReport) -> None:
+async def _measure(data_dir: Path, receiver: NotifyReceiver, report: BenchReport) -> None:
     endpoints = read_endpoints(data_dir)
     password = load_credentials(data_dir / "secrets.json", NATS_USERS).nats["router"]
     settings = BusSettings(nats_url=endpoints.nats, nats_user="router", nats_password=SecretStr(password))
     router = Service("router", settings)
     await router.connection.open()
     try:
-        await measure_front(endpoints, router, report)
+        await measure_front(endpoints, router, receiver, report)
     finally:
         await router.connection.close()
 
@@ -150,13 +152,14 @@ def main() -> None:
     parser.parse_args()
     log_warnings_only()
     exit_on_sigterm()
-    report = BenchReport("front")
+    report, receiver = BenchReport("front"), NotifyReceiver()
+    os.environ |= {"COUNTERPOINT_NOTIFY_URL": receiver.url, "COUNTERPOINT_NOTIFY_PRIVATE": "true"}
     with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
         os.chmod(folder, 0o755)
         data_dir = Path(folder) / "data"
         up(data_dir, addresses=ListenAddresses(http_port=0), detach=True)
         try:
-            bus.run(_measure(data_dir, report))
+            bus.run(_measure(data_dir, receiver, report))
         finally:
             down(data_dir)
     report.show()

@@ -46,6 +46,12 @@ FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"
         "MCP_URL",
         "MCP_AUTHORIZATION_SERVERS",
         "MCP_HOSTS",
+        "NOTIFY_URL",
+        "NOTIFY_SECRET",
+        "NOTIFY_PRIVATE",
+        "NOTIFY_FILE",
+        "NOTIFY_TIMEOUT_S",
+        "HOOKS_FILE",
     ),
     "manager": (
         "OUTCOME_WAIT_S",

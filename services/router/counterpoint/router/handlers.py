@@ -91,7 +91,9 @@ class RouterHandlers:
 
 
 def rejected(inbound: Inbound, error: Permanent) -> Sequence[Outgoing]:
-    """Return the announcement of a rejected intake message."""
+    """Return the announcement of a rejected intake message; other messages have none."""
+    if inbound.trusted:
+        return ()
     task_id = _task_id_in(inbound.body)
     message = TaskRejected(
         ce_id=inbound.event_id if inbound.source else None,

@@ -7,6 +7,7 @@ from counterpoint.bus import Service
 from counterpoint.router.api.application import attach
 from counterpoint.router.handlers import register
 from counterpoint.router.intake.running_tasks import RunningTasks
+from counterpoint.router.notify import wiring as notifications
 from counterpoint.router.settings import RouterSettings
 
 
@@ -15,7 +16,7 @@ async def serve(settings: RouterSettings) -> None:
     service = Service("router", settings)
     running_tasks = RunningTasks(settings.tasks_under_way, settings.project_weights)
     register(service, timedelta(seconds=settings.idempotency_s), running_tasks.limiter)
-    attach(service, settings, running_tasks)
+    attach(service, settings, running_tasks, notifications.attach(service, settings))
     await service.run()
 
 

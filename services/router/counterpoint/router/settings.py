@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from counterpoint.bus import BusSettings
 
@@ -17,6 +17,9 @@ class RouterSettings(BusSettings):
 
     `mcp_url` is the address of `/mcp` that clients use, for its OAuth metadata, which names
     `mcp_authorization_servers`. `mcp_hosts` are the host names besides the local ones that `/mcp` answers to.
+
+    Events of tasks are posted to `notify_url`, signed by `notify_secret`; `notify_private` allows it a private address.
+    `notify_file` names more receivers. A call to one has `notify_timeout_s`. `hooks_file` names sources of webhooks.
     """
 
     http_host: str = "127.0.0.1"
@@ -35,3 +38,9 @@ class RouterSettings(BusSettings):
     mcp_url: str = "http://127.0.0.1:8484/mcp"
     mcp_authorization_servers: tuple[str, ...] = ()
     mcp_hosts: tuple[str, ...] = ()
+    notify_url: SecretStr | None = None
+    notify_secret: SecretStr | None = None
+    notify_private: bool = False
+    notify_file: Path | None = None
+    notify_timeout_s: float = Field(10.0, gt=0, le=60)
+    hooks_file: Path | None = None

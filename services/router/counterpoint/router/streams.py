@@ -19,6 +19,7 @@ from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem, Tra
 from counterpoint.proto.incident_settings import ShadowDue
 from counterpoint.proto.line import Action
 from counterpoint.proto.memory import Item, List, LogAfter
+from counterpoint.proto.notifications import NotificationDue
 from counterpoint.proto.tasks import TaskDue
 from counterpoint.router.api.body import item_json
 from counterpoint.router.api.context import Context, RequestContext
@@ -30,7 +31,7 @@ log = structlog.get_logger()
 router = APIRouter(prefix="/v1", tags=["streams"])
 
 _PAGE = 200
-_TIMER_TYPES = frozenset({TaskDue.TYPE, ShadowDue.TYPE})
+_TIMER_TYPES = frozenset({TaskDue.TYPE, ShadowDue.TYPE, NotificationDue.TYPE})
 """Messages that enter the log before they are due; streams leave them out."""
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from counterpoint.cli.demo.checks import DemoTranscript
     from counterpoint.cli.demo.incident import DemoIncident, LimitedQuestion
     from counterpoint.cli.demo.provider import SimulatedProvider
+    from counterpoint.cli.demo.receiver import DemoReceiver
     from counterpoint.cli.demo.stage import DemoStage
     from counterpoint.local.endpoints import Endpoints
 
@@ -68,8 +69,11 @@ async def _run_stories(
 ) -> float:
     """Play the stories of an incident; return the seconds until the first stack was ready."""
     from counterpoint.cli.demo.provider import simulated_provider, variables
+    from counterpoint.cli.demo.receiver import demo_receiver
 
-    ready_s = await _run_stack(session, transcript, folder / "stack", partial(_play, transcript, incident))
+    with demo_receiver() as receiver, variables(receiver.environment()):
+        play_all = partial(_play, transcript, incident, receiver)
+        ready_s = await _run_stack(session, transcript, folder / "stack", play_all)
     if incident.limited and not transcript.failed:
         with simulated_provider(incident.limited.says) as provider, variables(provider.environment()):
             play = partial(_play_limit, transcript, incident, incident.limited, provider)
@@ -127,7 +131,9 @@ async def _supervise(
         supervising.cancel()
 
 
-def _play(transcript: "DemoTranscript", incident: "DemoIncident", endpoints: "Endpoints") -> None:
+def _play(
+    transcript: "DemoTranscript", incident: "DemoIncident", receiver: "DemoReceiver", endpoints: "Endpoints"
+) -> None:
     from counterpoint.cli.demo.burst import FailureBurst
     from counterpoint.cli.demo.story import IncidentStory
 
@@ -135,6 +141,7 @@ def _play(transcript: "DemoTranscript", incident: "DemoIncident", endpoints: "En
         IncidentStory(incident, stage(incident.name), transcript).play()
         if incident.undocumented:
             FailureBurst(incident.undocumented, stage(f"{incident.name}-burst")).play()
+        receiver.play(transcript, incident.name)
 
 
 def _play_limit(

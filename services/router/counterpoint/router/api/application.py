@@ -40,13 +40,14 @@ from counterpoint.router.api import (
     task_line,
     tasks,
 )
-from counterpoint.router.api.context import RouterResources
+from counterpoint.router.api.context import DeliveryPlanner, RouterResources
 from counterpoint.router.authentication import Authenticator
 from counterpoint.router.hub import WOKEN_BY, Hub
 from counterpoint.router.intake.running_tasks import RunningTasks
 from counterpoint.router.mcp.endpoint import McpEndpoint
 from counterpoint.router.problems import answer_with_problems
 from counterpoint.router.settings import RouterSettings
+from counterpoint.router.webhooks import endpoint as webhooks
 
 
 class HttpApi(FastAPI):
@@ -87,6 +88,7 @@ class HttpApi(FastAPI):
             audit,
             projections,
             reembedding,
+            webhooks,
         ):
             self.include_router(part.router)
         self.get("/v1/schemas/{message_type}", tags=["contract"], response_model=None)(schema)
@@ -107,11 +109,15 @@ async def schema(message_type: str) -> Response:
     return JSONResponse(schemas.of(message_type), media_type="application/schema+json")
 
 
-def attach(service: Service, settings: RouterSettings, running_tasks: RunningTasks) -> None:
+def attach(
+    service: Service, settings: RouterSettings, running_tasks: RunningTasks, planner: DeliveryPlanner | None
+) -> None:
     """Serve HTTP as a task of the service. Waits and streams end when the service stops."""
     hub = Hub()
     memory = service.memory
-    resources = RouterResources(memory, Authenticator(memory, settings.principal_cache_s), hub, running_tasks, settings)
+    resources = RouterResources(
+        memory, Authenticator(memory, settings.principal_cache_s), hub, running_tasks, settings, planner
+    )
     mcp = McpEndpoint(HttpApi(resources), resources)
     server, _ = http_server(
         mcp, settings.http_host, settings.http_port, certificate=settings.tls_cert, key=settings.tls_key

@@ -96,12 +96,12 @@ async def decide_approval(context: RequestContext, approval_id: str, decision: A
             raise _unknown(context.project)
         before = record(item, Approval)
         after = before.decided(decision, principal.name, principal.kind, memory.now)
-        return after, Commit() if after is before else _commit(memory, item, after)
+        return after, Commit() if after is before else await _commit(context, memory, item, after)
 
     return _shown(await context.commit(decided), context.memory().now)
 
 
-def _commit(memory: Memory, item: Item, after: Approval) -> Commit:
+async def _commit(context: RequestContext, memory: Memory, item: Item, after: Approval) -> Commit:
     decision = after.decision or "rejected"
     message = ApprovalDecided(
         approval_id=after.approval_id,
@@ -113,10 +113,10 @@ def _commit(memory: Memory, item: Item, after: Approval) -> Commit:
     )
     reasoning = after.reason or f"{decision} by {after.decided_by}"
     action = act(memory, signer("person"), "approval", reasoning, task_id=after.task_id, result=decision)
-    return Commit(
-        writes=(put(STORE, after.approval_id, after, existing=item), put("actions", action.action_id, action)),
-        messages=(send(message),),
-    )
+    planner, reader = context.resources.planner, context.resources.memory(context.project, None)
+    told = await planner.plan(message, memory, reader) if planner else Commit()
+    decision_writes = put(STORE, after.approval_id, after, existing=item), put("actions", action.action_id, action)
+    return Commit(writes=(*decision_writes, *told.writes), messages=(send(message), *told.messages))
 
 
 def _shown(approval: Approval, now: Time) -> ShownApproval:

@@ -1,0 +1,1 @@
+"""Notifications: what happened to tasks, told to receivers outside."""

@@ -1,0 +1,1 @@
+"""The bodies of notifications, by kind of receiver."""

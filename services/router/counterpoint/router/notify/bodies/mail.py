@@ -1,0 +1,88 @@
+"""E-mail by SMTP: one message per state of an incident, all in one thread."""
+
+import asyncio
+import smtplib
+import socket
+import ssl
+from datetime import datetime
+from email.message import EmailMessage
+from email.utils import format_datetime
+from urllib.parse import urlsplit
+
+from counterpoint.router.notify.deliveries import Delivery
+from counterpoint.router.notify.outbound import checked_address
+from counterpoint.router.notify.receivers import Receiver
+from counterpoint.router.notify.summary import IncidentSummary, shortened
+
+_PORTS = {"smtp": 25, "smtps": 465}
+_DOMAIN = "counterpoint.invalid"
+
+
+class _Pinned(smtplib.SMTP):
+    """A connection to an address that was checked; the host's name is used for TLS."""
+
+    def __init__(self, host: str, port: int, address: str, timeout_s: float, tls: ssl.SSLContext | None) -> None:
+        self._address = address
+        self._tls = tls
+        super().__init__(host, port, timeout=timeout_s)
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        connected = socket.create_connection((self._address, port), timeout)
+        return self._tls.wrap_socket(connected, server_hostname=host) if self._tls else connected
+
+
+def message(
+    receiver: Receiver, delivery_id: str, delivery: Delivery, incident: IncidentSummary, now: datetime
+) -> EmailMessage:
+    """Return the mail of one revision. Its Message-ID is the same at every attempt."""
+    mail = EmailMessage()
+    mail["From"] = receiver.sender or ""
+    mail["To"] = ", ".join(receiver.to)
+    mail["Subject"] = " ".join(f"[{incident.project}] {shortened(incident.headline, 150)}".split())
+    mail["Date"] = format_datetime(now)
+    first = f"<{delivery_id}.1@{_DOMAIN}>"
+    mail["Message-ID"] = f"<{delivery_id}.{delivery.revision}@{_DOMAIN}>"
+    if delivery.revision > 1:
+        mail["In-Reply-To"] = mail["References"] = first
+    mail["Auto-Submitted"] = "auto-generated"
+    mail.set_content(text(incident))
+    return mail
+
+
+def text(incident: IncidentSummary) -> str:
+    """Return the text of a mail."""
+    parts = [incident.headline, incident.recurrence or ""]
+    parts.append("\n".join(f"{name}: {value}" for name, value in incident.facts))
+    if incident.error and not incident.is_over:
+        parts.append(f"Error:\n{incident.error}")
+    if incident.proposal:
+        parts.append(f"Proposal:\n{incident.proposal}")
+    if incident.needs and not incident.is_over:
+        parts.append("Needs:\n" + "\n".join(f"- {need}" for need in incident.needs))
+    if incident.impact:
+        parts.append(f"Will be late: {incident.impact}")
+    parts.append(f"counterpoint show {incident.task_id} --project {incident.project}")
+    return "\n\n".join(part for part in parts if part)
+
+
+async def send_mail(receiver: Receiver, mail: EmailMessage, timeout_s: float) -> None:
+    """Hand a mail to the server. A password is sent over TLS only. Raises `OSError`, `SMTPException` or `Refused`."""
+    parts = urlsplit(receiver.address)
+    host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+    address = await checked_address(host, port, receiver.private)
+    await asyncio.to_thread(_send, receiver, mail, (host, port, address), parts.scheme == "smtps", timeout_s)
+
+
+def _send(receiver: Receiver, mail: EmailMessage, where: tuple[str, int, str], smtps: bool, timeout_s: float) -> None:
+    host, port, address = where
+    context = ssl.create_default_context()
+    with _Pinned(host, port, address, timeout_s, context if smtps else None) as server:
+        server.ehlo()
+        if not smtps and server.has_extn("starttls"):
+            server.starttls(context=context)
+            server.ehlo()
+        if receiver.secret is not None and receiver.user is not None:
+            if not isinstance(server.sock, ssl.SSLSocket):
+                raise smtplib.SMTPNotSupportedError("the server does not offer TLS, and a password would be sent")
+            server.login(receiver.user, receiver.secret.get_secret_value())
+        server.send_message(mail)

@@ -1,0 +1,122 @@
+"""Slack: one message per incident, updated in place; a recurrence is told in the thread of the first.
+
+With a bot token the Web API posts and updates. An incoming webhook can only post, so each change is a new message.
+"""
+
+import json
+from typing import Any
+
+from counterpoint.router.notify.deliveries import Delivery
+from counterpoint.router.notify.outbound import Answer, Call
+from counterpoint.router.notify.receivers import Receiver
+from counterpoint.router.notify.summary import IncidentSummary
+
+_EMOJI = {
+    "working": ":gear:",
+    "proposed": ":bulb:",
+    "escalated": ":rotating_light:",
+    "approval": ":raised_hand:",
+    "resolved": ":white_check_mark:",
+    "failed": ":x:",
+    "cancelled": ":heavy_minus_sign:",
+}
+_PERMANENT = frozenset(
+    {
+        "invalid_auth",
+        "not_authed",
+        "account_inactive",
+        "token_revoked",
+        "missing_scope",
+        "channel_not_found",
+        "not_in_channel",
+        "is_archived",
+        "invalid_blocks",
+    }
+)
+"""Errors of the Web API that a retry does not cure."""
+
+
+def slack_call(receiver: Receiver, delivery: Delivery, incident: IncidentSummary) -> Call:
+    """Return the call that posts an incident, or updates its message."""
+    body: dict[str, Any] = {"text": escaped(incident.headline), "blocks": blocks(incident, buttons=receiver.buttons)}
+    headers = {"Content-Type": "application/json; charset=utf-8"}
+    if receiver.secret is None:
+        return Call(receiver.address, json.dumps(body).encode(), headers)
+    headers["Authorization"] = f"Bearer {receiver.secret.get_secret_value()}"
+    method = "chat.update" if delivery.ref else "chat.postMessage"
+    body |= {"channel": receiver.channel, **(delivery.ref or {}), "unfurl_links": False}
+    if delivery.thread and not delivery.ref:
+        body |= {"thread_ts": delivery.thread["ts"], "reply_broadcast": True}
+    return Call(f"{receiver.address.rstrip('/')}/api/{method}", json.dumps(body).encode(), headers)
+
+
+def slack_result(receiver: Receiver, answer: Answer) -> tuple[dict[str, str] | None, str | None, bool]:
+    """Return the reference of the message, the error, and whether it is permanent."""
+    if receiver.secret is None:
+        return None, None, False
+    try:
+        body = json.loads(answer.content)
+    except ValueError:
+        return None, "the answer is not JSON", False
+    if not isinstance(body, dict) or body.get("ok") is not True:
+        error = str(body.get("error", "unknown")) if isinstance(body, dict) else "unknown"
+        error = "".join(c for c in error if c.isalnum() or c == "_")[:60]
+        return None, f"Slack answered {error}", error in _PERMANENT
+    return {"channel": str(body.get("channel", receiver.channel)), "ts": str(body.get("ts", ""))}, None, False
+
+
+def blocks(incident: IncidentSummary, *, buttons: bool = False) -> list[dict[str, Any]]:
+    """Return the blocks of a message. Texts of others are escaped: they mention nobody and hold no links."""
+    found = [_section(f"{_EMOJI[incident.status]} *{escaped(incident.headline)}*")]
+    if again := incident.recurrence:
+        found.append(_context(again))
+    facts = [{"type": "mrkdwn", "text": f"*{name}*\n{escaped(value)}"} for name, value in incident.facts]
+    found.append({"type": "section", "fields": facts[:10]})
+    if incident.error and not incident.is_over:
+        found.append(_section(f"```{escaped(incident.error).replace('```', '')}```"))
+    if incident.proposal:
+        found.append(_section(escaped(incident.proposal)))
+    found += [_section(f"*needs* {escaped(need)}") for need in incident.needs[:5] if not incident.is_over]
+    if incident.impact:
+        found.append(_section(f"*will be late* {escaped(incident.impact)}"[:2900]))
+    if incident.approval:
+        found.append(_section(f"*to approve*\n{escaped(incident.approval.artifact)}"))
+    if buttons and (elements := _buttons(incident)):
+        found.append({"type": "actions", "elements": elements})
+    found.append(_context(f"`counterpoint show {incident.task_id} --project {incident.project}`"))
+    return found
+
+
+def _buttons(incident: IncidentSummary) -> list[dict[str, Any]]:
+    """Return the buttons of a message. A text that is not shown whole is not decided here."""
+    task: dict[str, Any] = {"project": incident.project, "task_id": incident.task_id}
+    if incident.status == "approval" and incident.approval and incident.approval.whole:
+        value = task | {"approval_id": incident.approval.approval_id, "sha256": incident.approval.artifact_sha256}
+        return [_button("Approve", "approved", value, "primary"), _button("Reject", "rejected", value, "danger")]
+    if incident.status == "proposed" and incident.attempt:
+        value = task | {"attempt": incident.attempt}
+        return [_button("It helped", "succeeded", value, "primary"), _button("It did not help", "failed", value)]
+    return []
+
+
+def _button(text: str, action: str, value: dict[str, Any], style: str | None = None) -> dict[str, Any]:
+    button = {
+        "type": "button",
+        "text": {"type": "plain_text", "text": text},
+        "action_id": action,
+        "value": json.dumps(value, separators=(",", ":")),
+    }
+    return button | ({"style": style} if style else {})
+
+
+def escaped(text: str) -> str:
+    """Return a text as Slack shows it literally, at most what fits into one block."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")[:2900]
+
+
+def _section(text: str) -> dict[str, Any]:
+    return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
+
+
+def _context(text: str) -> dict[str, Any]:
+    return {"type": "context", "elements": [{"type": "mrkdwn", "text": text}]}

@@ -1,0 +1,55 @@
+"""Microsoft Teams: an adaptive card, posted to the URL of a workflow. A workflow cannot update a card."""
+
+import json
+import re
+from typing import Any
+
+from counterpoint.router.notify.outbound import Call
+from counterpoint.router.notify.receivers import Receiver
+from counterpoint.router.notify.summary import IncidentSummary
+
+_MARKDOWN = re.compile(r"([\\`*_\[\]()#<>!|~])")
+
+
+def teams_call(receiver: Receiver, incident: IncidentSummary) -> Call:
+    """Return the call that posts the card of an incident."""
+    attachment = {
+        "contentType": "application/vnd.microsoft.card.adaptive",
+        "contentUrl": None,
+        "content": card(incident),
+    }
+    body = {"type": "message", "attachments": [attachment]}
+    return Call(receiver.address, json.dumps(body).encode(), {"Content-Type": "application/json"})
+
+
+def card(incident: IncidentSummary) -> dict[str, Any]:
+    """Return the adaptive card. Markdown in texts of others is escaped."""
+    body: list[dict[str, Any]] = [_text(incident.headline, weight="Bolder", size="Medium")]
+    if again := incident.recurrence:
+        body.append(_text(again, isSubtle=True))
+    body.append(
+        {"type": "FactSet", "facts": [{"title": name, "value": literal(value)} for name, value in incident.facts]}
+    )
+    if incident.error and not incident.is_over:
+        body.append(_text(incident.error, fontType="Monospace"))
+    if incident.proposal:
+        body.append(_text(incident.proposal))
+    body += [_text(f"Needs: {need}") for need in incident.needs if not incident.is_over]
+    if incident.impact:
+        body.append(_text(f"Will be late: {incident.impact}"))
+    body.append(_text(f"counterpoint show {incident.task_id} --project {incident.project}", isSubtle=True))
+    return {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "body": body,
+    }
+
+
+def literal(text: str) -> str:
+    """Return a text without effect as markdown."""
+    return _MARKDOWN.sub(r"\\\1", text)
+
+
+def _text(text: str, **style: Any) -> dict[str, Any]:
+    return {"type": "TextBlock", "text": literal(text), "wrap": True, **style}

@@ -1,0 +1,99 @@
+"""The call of one delivery: its body by the kind of receiver, and the outcome by the receiver's answer."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import assert_never
+
+import httpcore
+
+from counterpoint.router.notify.bodies.alerts import alertmanager_call, pagerduty_call
+from counterpoint.router.notify.bodies.cloud_event import cloud_event_call
+from counterpoint.router.notify.bodies.mail import message, send_mail
+from counterpoint.router.notify.bodies.slack import slack_call, slack_result
+from counterpoint.router.notify.bodies.teams import teams_call
+from counterpoint.router.notify.deliveries import RETRY_AFTER_LIMIT_S, Delivery
+from counterpoint.router.notify.outbound import Answer, Call, Refused, post
+from counterpoint.router.notify.receivers import Receiver
+
+_RETRIED = frozenset({408, 409, 425, 429})
+"""Client errors that may pass; the other ones do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverReply:
+    """The reply to the call that told `revision`: accepted, or an `error` that names no address.
+
+    A `final` error is not retried.
+    """
+
+    error: str | None = None
+    revision: int = 0
+    final: bool = False
+    ref: dict[str, str] | None = None
+    retry_after_s: float | None = None
+
+
+class Caller:
+    """Makes the calls of deliveries, each within `timeout_s`."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+
+    async def call(self, receiver: Receiver, delivery_id: str, delivery: Delivery, now: datetime) -> ReceiverReply:
+        """Tell the receiver, and return the outcome."""
+        outcome = await self._call(receiver, delivery_id, delivery, now)
+        return replace(outcome, revision=delivery.revision)
+
+    async def _call(self, receiver: Receiver, delivery_id: str, delivery: Delivery, now: datetime) -> ReceiverReply:
+        try:
+            if receiver.kind == "email":
+                assert delivery.incident is not None
+                mail = message(receiver, delivery_id, delivery, delivery.incident, now)
+                await send_mail(receiver, mail, self.timeout_s)
+                return ReceiverReply()
+            call = request_of(receiver, delivery_id, delivery, now)
+            return outcome_of(receiver, await post(call, receiver.private, self.timeout_s))
+        except Refused as refused:
+            return ReceiverReply(str(refused), final=True)
+        except TimeoutError:
+            return ReceiverReply(f"no answer within {self.timeout_s:g} s")
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
+            return ReceiverReply(f"the call failed: {type(error).__name__}")
+
+
+def request_of(receiver: Receiver, delivery_id: str, delivery: Delivery, now: datetime) -> Call:
+    """Return the request that tells a receiver by HTTP."""
+    incident = delivery.incident
+    if receiver.kind == "webhook":
+        return cloud_event_call(receiver, delivery_id, delivery, now)
+    assert incident is not None
+    match receiver.kind:
+        case "slack":
+            return slack_call(receiver, delivery, incident)
+        case "teams":
+            return teams_call(receiver, incident)
+        case "pagerduty":
+            return pagerduty_call(receiver, incident)
+        case "alertmanager":
+            return alertmanager_call(receiver, incident, now)
+        case "email":
+            raise ValueError("mail is not sent by HTTP")
+        case _:
+            assert_never(receiver.kind)
+
+
+def outcome_of(receiver: Receiver, answer: Answer) -> ReceiverReply:
+    """Return the outcome by the answer. 410 and other client errors are final, as is a redirect."""
+    status = answer.status
+    if 200 <= status < 300:
+        if receiver.kind != "slack":
+            return ReceiverReply()
+        ref, error, final = slack_result(receiver, answer)
+        return ReceiverReply(error, final=final, ref=ref)
+    if 300 <= status < 400:
+        return ReceiverReply(f"the receiver redirects (HTTP {status}), which is not followed", final=True)
+    retry_after_s = answer.retry_after_s
+    if retry_after_s is not None:
+        retry_after_s = min(retry_after_s, RETRY_AFTER_LIMIT_S)
+    final = 400 <= status < 500 and status not in _RETRIED
+    return ReceiverReply(f"HTTP {status}", final=final, retry_after_s=retry_after_s)

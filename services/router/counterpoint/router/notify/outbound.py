@@ -1,0 +1,123 @@
+"""Calls to receivers by HTTP: each name is resolved once, checked, and the checked address is connected to.
+
+Redirects are not followed, proxies of the environment are not used, and a response is read up to a limit.
+"""
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+
+import httpcore
+
+from counterpoint.proto.messages import utc_now
+
+ANSWER_BYTES = 64 * 1024
+
+
+class Refused(Exception):
+    """The address is not one that may be called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request to a receiver. `headers` and `url` may hold credentials, so it has no text form."""
+
+    url: str = field(repr=False)
+    content: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response: its status, headers in lower case, and the beginning of its body."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes = b""
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """The delay that the receiver asks for, by seconds or by date."""
+        value = self.headers.get("retry-after", "").strip()
+        if value.isdecimal() and len(value) < 10:
+            return float(value)
+        try:
+            at = parsedate_to_datetime(value)
+        except ValueError:
+            return None
+        return max((at - utc_now()).total_seconds(), 0.0) if at.tzinfo else None
+
+
+def may_connect(address: str, private: bool) -> bool:
+    """Whether an IP address may be called. A private one only where it is allowed, a link-local one never."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    mapped = getattr(ip, "ipv4_mapped", None)
+    ip = mapped or ip
+    if ip.is_link_local or ip.is_multicast or ip.is_unspecified:
+        return False
+    return ip.is_global or (private and (ip.is_private or ip.is_loopback))
+
+
+async def checked_address(host: str, port: int, private: bool) -> str:
+    """Resolve a host and return the address to connect to. Raises `Refused` if any of its addresses is illegal."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise httpcore.ConnectError("the host name could not be resolved") from error
+    addresses = [str(row[4][0]) for row in found]
+    if not addresses or not all(may_connect(address, private) for address in addresses):
+        raise Refused("the host has a private or link-local address")
+    return addresses[0]
+
+
+class _PinnedBackend(httpcore.AsyncNetworkBackend):
+    """A network backend that connects to checked addresses only."""
+
+    def __init__(self, private: bool) -> None:
+        self._private = private
+        self._backend = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Resolve, check and connect. Raises `Refused`."""
+        address = await checked_address(host, port, self._private)
+        return await self._backend.connect_tcp(address, port, timeout, local_address, socket_options)
+
+    async def connect_unix_socket(
+        self, path: str, timeout: float | None = None, socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        """Refuse: receivers have addresses."""
+        raise Refused("the address is a file")
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, for the pool's own retries."""
+        await asyncio.sleep(seconds)
+
+
+async def post(call: Call, private: bool, timeout_s: float) -> Answer:
+    """Send a request within `timeout_s`, on a connection of its own, and return the response.
+
+    Raises `Refused`, `TimeoutError`, and the network errors of httpcore.
+    """
+    headers = {"User-Agent": "counterpoint", "Accept-Encoding": "identity", **call.headers}
+    content = bytearray()
+    async with (
+        asyncio.timeout(timeout_s),
+        httpcore.AsyncConnectionPool(network_backend=_PinnedBackend(private)) as pool,
+        pool.stream("POST", call.url, headers=list(headers.items()), content=call.content) as response,
+    ):
+        async for part in response.aiter_stream():
+            content += part
+            if len(content) >= ANSWER_BYTES:
+                break
+    lower = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+    return Answer(response.status, lower, bytes(content[:ANSWER_BYTES]))

@@ -1,0 +1,44 @@
+"""Quiet hours of a receiver: messages below a severity wait for their end. Pure."""
+
+from datetime import datetime, time, timedelta
+from typing import Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from counterpoint.proto.tasks import Priority
+
+
+class QuietHours(BaseModel):
+    """The hours from `start` to `end` in `zone`, which may pass midnight.
+
+    `unless` is the lowest severity that does not wait.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    start: time
+    end: time
+    zone: str = "UTC"
+    unless: Priority = "urgent"
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        try:
+            ZoneInfo(self.zone)
+        except (ZoneInfoNotFoundError, ValueError) as error:
+            raise ValueError(f"{self.zone} is not a time zone") from error
+        if self.start == self.end:
+            raise ValueError("start and end are the same")
+        return self
+
+    def over_at(self, now: datetime) -> datetime | None:
+        """Return when the quiet hours that `now` is in are over; None outside of them."""
+        zone = ZoneInfo(self.zone)
+        local = now.astimezone(zone)
+        for day in (local.date() - timedelta(days=1), local.date()):
+            start = datetime.combine(day, self.start, zone)
+            end = datetime.combine(day + timedelta(days=self.end < self.start), self.end, zone)
+            if start <= local < end:
+                return end.astimezone(now.tzinfo)
+        return None

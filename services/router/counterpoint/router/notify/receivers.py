@@ -1,0 +1,172 @@
+"""Receivers of notifications: their addresses and the rules that choose them.
+
+Pure, except that `load_receivers` reads the file. A secret is in no text form of a receiver.
+"""
+
+import base64
+import binascii
+import tomllib
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, SecretStr, StringConstraints, ValidationError, model_validator
+
+from counterpoint.proto.messages import ProjectName
+from counterpoint.proto.tasks import Kind, Priority
+from counterpoint.router.notify.quiet_hours import QuietHours
+
+ReceiverKind = Literal["webhook", "slack", "teams", "pagerduty", "alertmanager", "email"]
+EventName = Literal[
+    "proposed", "escalated", "approval_requested", "approval_decided", "resumed", "completed", "failed", "cancelled"
+]
+TOLD_BY_DEFAULT: tuple[EventName, ...] = (
+    "proposed",
+    "escalated",
+    "approval_requested",
+    "approval_decided",
+    "completed",
+    "failed",
+)
+INCIDENT_KINDS: tuple[Kind, ...] = ("troubleshoot", "develop", "plan")
+SEVERITIES: tuple[Priority, ...] = get_args(Priority)
+DEFAULT_NAME = "default"
+"""Name of the receiver that `COUNTERPOINT_NOTIFY_URL` sets."""
+PREFIX = "whsec_"
+_RECEIVERS_LIMIT = 50
+_FIXED_URLS: Mapping[str, str] = {"pagerduty": "https://events.pagerduty.com/v2/enqueue", "slack": "https://slack.com"}
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")]
+
+
+class ReceiverError(ValueError):
+    """A receiver is not configured correctly."""
+
+
+class Receiver(BaseModel):
+    """One receiver and the rules that choose what it is told.
+
+    `secret` signs webhooks (`whsec_...`), is the bot token of Slack, the routing key of PagerDuty or the password of
+    the mail server. `projects`, `kinds`, `owners` and `jobs` are what it is told about, all without one; `severity` is
+    the lowest priority of a task. `private`: its host may have a private address. `clearance` is the highest label of
+    text that it gets. `buttons`: messages of Slack have buttons, whose replies come to a source of webhooks.
+    `quiet` are the hours in which it is not told.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Name
+    kind: ReceiverKind = "webhook"
+    url: SecretStr | None = None
+    secret: SecretStr | None = None
+    channel: str | None = None
+    to: tuple[str, ...] = ()
+    sender: str | None = None
+    user: str | None = None
+    projects: tuple[ProjectName, ...] = ()
+    events: tuple[EventName, ...] = TOLD_BY_DEFAULT
+    kinds: tuple[Kind, ...] = ()
+    owners: tuple[str, ...] = ()
+    severity: Priority = "low"
+    private: bool = False
+    buttons: bool = False
+    quiet: QuietHours | None = None
+    clearance: Literal["public", "internal", "confidential"] = "internal"
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        if self.kind == "slack" and self.secret is not None and self.channel is None:
+            raise ValueError("channel is needed with a bot token")
+        if self.kind == "webhook" and self.secret is not None:
+            key_of(self.secret.get_secret_value())
+        if self.kind == "pagerduty" and self.secret is None:
+            raise ValueError("secret is needed: the routing key")
+        if self.kind == "email" and not (self.to and self.sender):
+            raise ValueError("to and sender are needed")
+        parts = urlsplit(self.address)
+        schemes = {"smtp", "smtps"} if self.kind == "email" else {"http", "https"}
+        if parts.scheme not in schemes or not parts.hostname:
+            raise ValueError(f"url must begin with {' or '.join(sorted(schemes))} and name a host")
+        return self
+
+    @property
+    def address(self) -> str:
+        """The URL to call."""
+        if self.url is not None:
+            return self.url.get_secret_value()
+        if self.kind in _FIXED_URLS and (self.kind != "slack" or self.secret is not None):
+            return _FIXED_URLS[self.kind]
+        raise ValueError("url is needed")
+
+    def quiet_until(self, now: datetime, severity: str) -> datetime | None:
+        """Return until when a message of a severity waits; None if it does not."""
+        if self.quiet is None or severity_level(severity) >= severity_level(self.quiet.unless):
+            return None
+        return self.quiet.over_at(now)
+
+    @property
+    def is_per_event(self) -> bool:
+        """Whether each event is a message of its own, rather than one message per incident that is updated."""
+        return self.kind == "webhook"
+
+    @property
+    def told_kinds(self) -> tuple[Kind, ...]:
+        """The kinds of tasks that it is told about."""
+        return self.kinds or (get_args(Kind) if self.is_per_event else INCIDENT_KINDS)
+
+
+def severity_level(severity: str) -> int:
+    """Return the position of a severity; that of `normal` for an unknown one."""
+    return SEVERITIES.index(severity) if severity in SEVERITIES else SEVERITIES.index("normal")
+
+
+def load_receivers(url: str | None, secret: str | None, private: bool, file: Path | None) -> tuple[Receiver, ...]:
+    """Return the receivers of the settings and of the TOML file. Raises `ReceiverError`.
+
+    The file holds credentials: it must not be readable by others.
+    """
+    rows: list[dict[str, Any]] = []
+    if url is not None:
+        rows.append({"name": DEFAULT_NAME, "url": url, "secret": secret, "private": private})
+    if file is not None:
+        rows += _rows_of(file)
+    if len(rows) > _RECEIVERS_LIMIT:
+        raise ReceiverError(f"{len(rows)} receivers; at most {_RECEIVERS_LIMIT} are possible")
+    found = tuple(_receiver(row, number) for number, row in enumerate(rows, 1))
+    names = [receiver.name for receiver in found]
+    if len(set(names)) < len(names):
+        raise ReceiverError(f"two receivers have the same name: {', '.join(sorted(names))}")
+    return found
+
+
+def _rows_of(file: Path) -> list[dict[str, Any]]:
+    try:
+        if file.stat().st_mode & 0o077:
+            raise ReceiverError(f"{file} has credentials and is readable by others; run chmod 600 {file}")
+        content = tomllib.loads(file.read_text())
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ReceiverError(f"{file} cannot be read: {error}") from error
+    rows = content.get("receiver", [])
+    if set(content) - {"receiver"} or not isinstance(rows, list):
+        raise ReceiverError(f"{file} may contain [[receiver]] tables only")
+    return rows
+
+
+def _receiver(row: dict[str, Any], number: int) -> Receiver:
+    try:
+        return Receiver.model_validate(row)
+    except ValidationError as error:
+        # The input of an error may be a secret.
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or str(row.get("name", number))
+        raise ReceiverError(f"receiver {number}: {where}: {first['msg']}") from None
+
+
+def key_of(secret: str) -> bytes:
+    """Return the key in a `whsec_` secret. Raises `ValueError` if it is not base64."""
+    try:
+        return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except binascii.Error as error:
+        raise ValueError("the secret is not base64 after whsec_") from error

@@ -1,0 +1,1 @@
+"""Webhooks: what other systems push, as tasks and outcomes."""

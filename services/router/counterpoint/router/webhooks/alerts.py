@@ -1,0 +1,62 @@
+"""Alerts: bodies of Alertmanager, Grafana and PagerDuty as reports. Pure."""
+
+from typing import Any
+
+from counterpoint.router.webhooks.reports import Ignored, Report, path, text_of
+
+_PRIORITY = {"critical": "urgent", "page": "urgent", "error": "high", "warning": "normal", "info": "low"}
+_PAGERDUTY_PRIORITY = {"high": "high", "low": "normal"}
+
+
+def alerts_of(body: Any) -> list[tuple[Any, Report | Ignored]]:
+    """Return the alerts of a body of Alertmanager or Grafana, each with what it says."""
+    rows = path(body, "alerts")
+    if not isinstance(rows, list):
+        return [(body, Ignored("the body has no list of alerts"))]
+    return [(row, _alert(row)) for row in rows]
+
+
+def pagerduty_event(body: Any) -> Report | Ignored:
+    """Return what an event of PagerDuty says."""
+    event, kind = path(body, "event"), path(body, "event", "event_type")
+    incident = path(event, "data", "id")
+    if kind not in ("incident.triggered", "incident.resolved") or not isinstance(incident, str):
+        return Ignored(f"the event {text_of(kind, 100)} is not used")
+    if kind == "incident.resolved":
+        return Report(incident, resolved=True)
+    title = text_of(path(event, "data", "title"), 300) or "an incident of PagerDuty"
+    urgency = path(event, "data", "urgency")
+    fields: dict[str, Any] = {
+        "kind": "troubleshoot",
+        "title": title,
+        "description": title,
+        "error_message": title,
+        "priority": _PAGERDUTY_PRIORITY.get(urgency, "normal") if isinstance(urgency, str) else "normal",
+        "source_ref": text_of(path(event, "data", "html_url"), 2000),
+        "systems": tuple(filter(None, (text_of(path(event, "data", "service", "summary"), 200),))),
+    }
+    return Report(incident, fields)
+
+
+def _alert(row: Any) -> Report | Ignored:
+    labels, notes = path(row, "labels"), path(row, "annotations")
+    name, print_, began = path(labels, "alertname"), path(row, "fingerprint"), path(row, "startsAt")
+    if not isinstance(print_, str) or not isinstance(began, str):
+        return Ignored("an alert has no fingerprint or startsAt")
+    key = f"{print_}/{began}"
+    if path(row, "status") == "resolved":
+        return Report(key, resolved=True)
+    title = text_of(path(notes, "summary") or name, 300) or "an alert"
+    shown = text_of(path(notes, "description")) or title
+    severity = path(labels, "severity")
+    fields: dict[str, Any] = {
+        "kind": "troubleshoot",
+        "title": title,
+        "description": shown,
+        "error_message": shown,
+        "priority": _PRIORITY.get(severity, "normal") if isinstance(severity, str) else "normal",
+        "source_ref": text_of(path(row, "generatorURL"), 2000),
+        "job_namespace": text_of(path(labels, "job_namespace"), 500),
+        "job_name": text_of(path(labels, "job_name"), 500),
+    }
+    return Report(key, fields)

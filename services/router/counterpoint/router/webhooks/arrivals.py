@@ -1,0 +1,135 @@
+"""Arrivals: a report becomes a task, joins the open incident that it belongs to, or reports a recovery."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Literal
+
+from counterpoint.bus.turns import urgency_of_task
+from counterpoint.client import Memory, act, put, records
+from counterpoint.proto.attempts import ReportOutcome
+from counterpoint.proto.errors import ErrorCode, Permanent
+from counterpoint.proto.memory import Commit, Get, List
+from counterpoint.proto.messages import Shape, utc_now
+from counterpoint.proto.signature import signature
+from counterpoint.proto.tasks import ENDED, SubmitTask, Task
+from counterpoint.router.api.context import RequestContext
+from counterpoint.router.api.tasks import ADMISSION_TIMEOUT_S
+from counterpoint.router.intake.admission import Duplicate, Submitter, TaskArrival
+from counterpoint.router.intake.intake import receive, signer
+from counterpoint.router.intake.interventions import outcome
+from counterpoint.router.intake.submissions import STORE, IdempotencyRecord, content_sha256, event_key
+from counterpoint.router.webhooks.mapping import submission_of
+from counterpoint.router.webhooks.reports import Report, task_id_of
+from counterpoint.router.webhooks.sources import WebhookSource
+
+_OPEN_TASKS = 200
+
+
+class Arrived(Shape):
+    """The effect of one event of a request."""
+
+    task_id: str
+    effect: Literal["submitted", "joined", "duplicate", "recovered", "unknown"]
+    project: str
+
+
+async def arrive(context: RequestContext, source: WebhookSource, report: Report) -> Arrived:
+    """Commit a report once. Raises `Permanent` `invalid`, and `Denied` without the role that it needs."""
+    if report.resolved:
+        return await _recover(context, source, report)
+    context.require("submit")
+    task = submission_of(source, report)
+    event = (f"hooks/{source.name}", report.key)
+    joined = await joinable(context, task)
+
+    async def admit(memory: Memory) -> tuple[Arrived, Commit]:
+        key = event_key(*event)
+        if joined is not None and not await memory.get(STORE, key):
+            return Arrived(task_id=joined.task_id, effect="joined", project=context.project), _join(
+                memory, joined, task, source, key, context.principal.kind
+            )
+        arrival = TaskArrival(
+            task=task,
+            task_id=task.task_id or memory.id("task"),
+            project=context.project,
+            submitter=Submitter(context.principal.name, context.principal.kind),
+            at=memory.now,
+            event=event,
+        )
+        verdict, commit = await receive(memory, arrival, timedelta(seconds=context.resources.settings.idempotency_s))
+        if isinstance(verdict, Duplicate):
+            return Arrived(task_id=verdict.task_id, effect="duplicate", project=context.project), commit
+        return Arrived(task_id=arrival.task_id, effect="submitted", project=context.project), commit
+
+    urgency = urgency_of_task(task.priority, task.deadline, utc_now())
+    async with context.resources.running_tasks.limiter.slot(context.project, ADMISSION_TIMEOUT_S, urgency):
+        return await context.commit(admit)
+
+
+async def joinable(context: RequestContext, task: SubmitTask) -> Task | None:
+    """Return the oldest open task with the same error, job and repository; None without one.
+
+    The router reads it on its own account, because a source has no right to read tasks.
+    """
+    if task.kind != "troubleshoot" or not task.error_message:
+        return None
+    known, job = signature(task.error_message), task.target.job if task.target else None
+    if known.generic and job is None:
+        return None
+    memory = context.resources.memory(context.project, None)
+    (found,) = await memory.query(
+        List(store="tasks", where={"error_signature": known.digest}, limit=_OPEN_TASKS, ascending=True)
+    )
+    return open_same(records(found.items, Task), task)
+
+
+def open_same(tasks: Sequence[Task], task: SubmitTask) -> Task | None:
+    """Return the first of `tasks` with the same signature that is open and about the same job and repository."""
+    for each in tasks:
+        if each.state not in ENDED and each.task_id != task.task_id and _where(each) == _where(task):
+            return each
+    return None
+
+
+def _where(task: Task | SubmitTask) -> tuple[object, object]:
+    target = task.target
+    return (target.job, target.repo) if target else (None, None)
+
+
+def _join(memory: Memory, open_task: Task, task: SubmitTask, source: WebhookSource, key: str, kind: str) -> Commit:
+    """Return the commit that notes a report on the line of an open task, and its event as known."""
+    reasoning = f"also reported by {source.name}: {task.title or task.description}"[:2000]
+    action = act(memory, signer(kind), "submit", reasoning, task_id=open_task.task_id, result="joined")
+    record = IdempotencyRecord(task_id=open_task.task_id, content_sha256=content_sha256(task), at=memory.now)
+    return Commit(writes=(put(STORE, key, record), put("actions", action.action_id, action)))
+
+
+async def _recover(context: RequestContext, source: WebhookSource, report: Report) -> Arrived:
+    """Report that a failure is over, as observed: it is evidence for no fix. A second time has no effect."""
+    context.require("report")
+    memory = context.resources.memory(context.project, None)
+    event = event_key(f"hooks/{source.name}", report.key)
+    ended = event_key(f"hooks/{source.name}/resolved", report.key)
+    opened, known = await memory.query(Get(store=STORE, id=event), Get(store=STORE, id=ended))
+    if not opened.items:
+        task_id = task_id_of(source.name, report.key)
+        return Arrived(task_id=task_id, effect="unknown", project=context.project)
+    task_id = str(opened.items[0].body["task_id"])
+    if known.items or task_id != task_id_of(source.name, report.key):
+        # A task that others reported as well does not end with one report.
+        return Arrived(task_id=task_id, effect="duplicate", project=context.project)
+    said = ReportOutcome(task_id=task_id, outcome="succeeded", by="nothing", note=f"{source.name} reports it as over")
+
+    async def report_it(memory: Memory) -> tuple[Arrived, Commit]:
+        commit = await outcome(memory, said, context.reporter(), "observed")
+        record = IdempotencyRecord(task_id=task_id, content_sha256="", at=memory.now)
+        writes = (*commit.writes, put(STORE, ended, record))
+        arrived = Arrived(task_id=task_id, effect="recovered", project=context.project)
+        return arrived, commit.model_copy(update={"writes": writes})
+
+    try:
+        return await context.commit(report_it)
+    except Permanent as error:
+        if error.code not in (ErrorCode.INVALID, ErrorCode.CONFLICT):
+            raise
+        return Arrived(task_id=task_id, effect="duplicate", project=context.project)

@@ -1,0 +1,184 @@
+"""`POST /hooks/{source}`: requests of other systems, by their signature or the token of a principal."""
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from counterpoint.client import records
+from counterpoint.proto import subjects
+from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
+from counterpoint.proto.memory import List
+from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES, ProjectName, Shape, utc_now
+from counterpoint.proto.principals import Principal
+from counterpoint.router.api.body import reply
+from counterpoint.router.api.context import RequestContext, RouterResources
+from counterpoint.router.authentication import STORE as PRINCIPALS
+from counterpoint.router.webhooks.arrivals import Arrived, arrive, joinable
+from counterpoint.router.webhooks.mapping import reports_of, submission_of
+from counterpoint.router.webhooks.reports import Ignored, Report
+from counterpoint.router.webhooks.signatures import delivery_id, verify
+from counterpoint.router.webhooks.slack_replies import act_on, principal_of, reply_in
+from counterpoint.router.webhooks.sources import WebhookSource, WebhookSources, unknown_source
+
+router = APIRouter(prefix="/hooks", tags=["webhooks"])
+
+_BEARER = HTTPBearer(auto_error=False, description="The token of a principal, for a source without a secret.")
+SourcePath = Annotated[str, Path(description="A source or a kind.")]
+
+
+class HookReply(Shape):
+    """The effects of a request. `delivery` is the sender's id of it."""
+
+    arrived: tuple[Arrived, ...] = ()
+    ignored: tuple[str, ...] = ()
+    delivery: str | None = None
+
+
+class HookTrial(Shape):
+    """The tasks that a request would submit, and the open ones that it would join."""
+
+    tasks: tuple[dict[str, Any], ...] = ()
+    joins: tuple[str, ...] = ()
+    resolved: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+
+@router.post("/{source}", status_code=202, responses={202: {"model": HookReply}}, response_model=None)
+async def receive_hook(
+    request: Request,
+    source: SourcePath,
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
+    project: Annotated[ProjectName | None, Query(description="The project, unless the source has one.")] = None,
+    trial: Annotated[bool, Query(description="Answer what it would do, and do nothing. Needs a token.")] = False,
+) -> Response:
+    """Take what another system pushes: each event becomes a task, joins an open one, or is ignored by name.
+
+    A repeated delivery has no second effect. A body may have 256 KiB.
+    """
+    resources: RouterResources = request.app.state.resources
+    content = await _content(request)
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    token = credentials.credentials if credentials else None
+    try:
+        known = sources_of(request).find(source)
+    except Permanent:
+        # The problem of the file is for those who may push.
+        await resources.authenticator.authenticate(token)
+        raise
+    if known is not None and known.kind == "slack":
+        return await _slack(resources, known, headers, content)
+    if known is None or known.secret is None or trial:
+        principal = await resources.authenticator.authenticate(token)
+    else:
+        verify(known.kind, known.secret.get_secret_value(), headers, content, utc_now())
+        principal = await _principal(resources, known, known.principal or "")
+    context = _context(resources, principal, known, project)
+    context.require("submit", "report")
+    if known is None:
+        raise unknown_source()
+    found = reports_of(known, headers, _json(content))
+    if trial:
+        return reply(await _try(context, known, found))
+    sender_id = delivery_id(known.kind, headers)
+    arrived, ignored = await _arrive_all(context, known, found)
+    return reply(HookReply(arrived=arrived, ignored=ignored, delivery=sender_id and sender_id[:200]), 202)
+
+
+async def _arrive_all(
+    context: RequestContext, source: WebhookSource, found: list[Report | Ignored]
+) -> tuple[tuple[Arrived, ...], tuple[str, ...]]:
+    """Commit the reports of a request. One of several that is not valid is ignored by name; a single one is refused."""
+    arrived, ignored = list[Arrived](), list[str]()
+    for each in found:
+        if isinstance(each, Ignored):
+            ignored.append(each.reason)
+            continue
+        try:
+            arrived.append(await arrive(context, source, each))
+        except Permanent as error:
+            if len(found) == 1:
+                raise
+            ignored.append(f"an event is not valid: {error}"[:500])
+    return tuple(arrived), tuple(ignored)
+
+
+async def _slack(
+    resources: RouterResources, source: WebhookSource, headers: dict[str, str], content: bytes
+) -> Response:
+    """Act on a click. Slack shows a warning for any status but 200."""
+    assert source.secret is not None
+    verify(source.kind, source.secret.get_secret_value(), headers, content, utc_now())
+    click = reply_in(content)
+    principal = await _principal(resources, source, principal_of(source, click))
+    await act_on(_context(resources, principal, source, click.project), click)
+    return Response(status_code=200)
+
+
+def sources_of(request: Request) -> WebhookSources:
+    """Return the sources of the application, made at the first request."""
+    state = request.app.state
+    if not hasattr(state, "webhook_sources"):
+        state.webhook_sources = WebhookSources(state.resources.settings.hooks_file)
+    sources: WebhookSources = state.webhook_sources
+    return sources
+
+
+async def _try(context: RequestContext, source: WebhookSource, found: list[Report | Ignored]) -> HookTrial:
+    tasks, joins = list[dict[str, Any]](), list[str]()
+    for each in found:
+        if isinstance(each, Report) and not each.resolved:
+            task = submission_of(source, each)
+            tasks.append(task.model_dump(mode="json", exclude_none=True, exclude_defaults=True))
+            open_task = await joinable(context, task)
+            joins += [open_task.task_id] if open_task else []
+    return HookTrial(
+        tasks=tuple(tasks),
+        joins=tuple(joins),
+        resolved=tuple(each.key for each in found if isinstance(each, Report) and each.resolved),
+        ignored=tuple(each.reason for each in found if isinstance(each, Ignored)),
+    )
+
+
+async def _content(request: Request) -> bytes:
+    """Read the raw body. Raises `Permanent` `too_large` before the rest of a large one is read."""
+    declared, raw = request.headers.get("content-length", ""), bytearray()
+    if not (declared.isdecimal() and int(declared) > MESSAGE_LIMIT_BYTES):
+        async for part in request.stream():
+            raw += part
+            if len(raw) > MESSAGE_LIMIT_BYTES:
+                break
+        else:
+            return bytes(raw)
+    problem = Problem(field="body", problem=f"is larger than {MESSAGE_LIMIT_BYTES // 1024} KiB")
+    raise Permanent(ErrorCode.TOO_LARGE, (problem,))
+
+
+def _json(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        problem = Problem(field="body", problem=f"is not valid JSON: {error}"[:200])
+        raise Permanent(ErrorCode.MALFORMED, (problem,)) from error
+
+
+async def _principal(resources: RouterResources, source: WebhookSource, name: str) -> Principal:
+    """Return the principal of a source that signs. Raises `Denied` if it does not exist or is revoked."""
+    memory = resources.memory(subjects.DEFAULT_PROJECT, None)
+    (found,) = await memory.query(List(store=PRINCIPALS, where={"name": name}, limit=10))
+    principals = [each for each in records(found.items, Principal) if each.revoked_at is None]
+    if not principals:
+        raise Denied(ErrorCode.PRINCIPAL, f"the principal {name} of source {source.name}, not revoked")
+    return principals[0]
+
+
+def _context(
+    resources: RouterResources, principal: Principal, source: WebhookSource | None, project: str | None
+) -> RequestContext:
+    """Return the context in the project of the source, or in that of the URL if the source has none."""
+    fixed = source.project if source else None
+    if source and fixed and project and fixed != project:
+        raise Permanent(ErrorCode.INVALID, (Problem(field="project", problem=f"is not that of source {source.name}"),))
+    chosen = fixed or project or subjects.DEFAULT_PROJECT
+    return RequestContext(resources, principal, chosen, project_in_url=True)

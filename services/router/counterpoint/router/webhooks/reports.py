@@ -1,0 +1,53 @@
+"""Reports: what a webhook says, as failures and recoveries. Pure."""
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+REPORTS_LIMIT = 100
+"""Events of one request; further ones are named as ignored."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """A failure that becomes a task, or with `resolved` its recovery. `key` is the sender's identity of it.
+
+    `fields` are those of SubmitTask.
+    """
+
+    key: str
+    fields: dict[str, Any] = field(default_factory=dict)
+    resolved: bool = False
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """An event that has no effect, and the reason."""
+
+    reason: str
+
+
+def task_id_of(source: str, key: str) -> str:
+    """Return the id of the task of a report, the same for its recovery."""
+    identity = f"{source}\x1f{key}".encode()
+    return f"hook-{hashlib.sha256(identity).hexdigest()[:32]}"
+
+
+def text_of(value: Any, limit: int = 16_000) -> str | None:
+    """Return a value as a text that a message may hold, None for nothing."""
+    if value is None or isinstance(value, (dict, list)):
+        return None
+    text = str(value).replace("\x00", "").strip()
+    return text[:limit] or None
+
+
+def path(value: Any, *names: str | int) -> Any:
+    """Return the value at a path in JSON, None where there is none."""
+    for name in names:
+        if isinstance(value, dict) and isinstance(name, str):
+            value = value.get(name)
+        elif isinstance(value, list) and isinstance(name, int) and name < len(value):
+            value = value[name]
+        else:
+            return None
+    return value

@@ -1,0 +1,131 @@
+"""Sources of webhooks: their kinds, secrets and mappings, from a TOML file that is read again when it changes."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, SecretStr, StringConstraints, ValidationError, model_validator
+
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.proto.messages import ProjectName
+
+SourceKind = Literal[
+    "alertmanager", "grafana", "pagerduty", "github", "gitlab", "gitea", "cloudevents", "slack", "json"
+]
+KINDS: tuple[str, ...] = get_args(SourceKind)
+FIELDS = frozenset(
+    {
+        "id",
+        "kind",
+        "title",
+        "description",
+        "error_message",
+        "job_namespace",
+        "job_name",
+        "run_id",
+        "repo",
+        "priority",
+        "systems",
+        "source_ref",
+        "ignore",
+        "resolved",
+    }
+)
+"""Fields that a mapping may set. `ignore` and `resolved` are conditions, `id` is the sender's id of the event."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
+
+SourceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")]
+
+
+class WebhookSource(BaseModel):
+    """A source: how it signs, as which principal it acts, in which project, and how its JSON is read.
+
+    Without a secret its requests need the bearer token of a principal. `map` has JMESPath expressions by field, `items`
+    the one that lists the events in a body. `users` are the principals of Slack's users, by their ids.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: SourceName
+    kind: SourceKind = "json"
+    secret: SecretStr | None = None
+    principal: str | None = None
+    project: ProjectName | None = None
+    items: str | None = None
+    map: dict[str, str] = {}
+    users: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        from jmespath import compile as parse
+        from jmespath.exceptions import JMESPathError
+
+        if self.kind == "slack" and (self.secret is None or not self.users):
+            raise ValueError("secret and users are needed for the kind slack")
+        if self.secret is not None and self.principal is None and self.kind != "slack":
+            raise ValueError("principal is needed with a secret: the name under which its tasks are submitted")
+        if self.kind == "json" and "description" not in self.map:
+            raise ValueError("map.description is needed for the kind json")
+        if unknown := sorted(set(self.map) - FIELDS):
+            raise ValueError(f"map.{unknown[0]} is no field; possible are {', '.join(sorted(FIELDS))}")
+        for name, expression in [*self.map.items(), *([("items", self.items)] if self.items else [])]:
+            try:
+                parse(expression)
+            except JMESPathError as error:
+                raise ValueError(f"{name} is not valid JMESPath: {str(error).splitlines()[0]}") from None
+        return self
+
+
+class WebhookSources:
+    """The sources of a file. A kind that the file does not name is a source that needs a token."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._read_at = -1
+        self._sources: dict[str, WebhookSource] = {}
+
+    def find(self, name: str) -> WebhookSource | None:
+        """Return a source, None if it is unknown. Raises `Permanent` `refused` for a file that is not valid."""
+        self._refresh()
+        source = self._sources.get(name)
+        if source is None and name in KINDS and name not in ("json", "slack"):
+            return WebhookSource.model_validate({"name": name, "kind": name})
+        return source
+
+    def _refresh(self) -> None:
+        if self._file is None:
+            return
+        try:
+            status = self._file.stat()
+            if status.st_mtime_ns == self._read_at:
+                return
+            if status.st_mode & 0o077:
+                raise _invalid(f"it has secrets and is readable by others; run chmod 600 {self._file.name}")
+            rows = tomllib.loads(self._file.read_text()).get("source", [])
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise _invalid(f"it cannot be read: {type(error).__name__}") from error
+        self._sources = {source.name: source for source in map(_source, rows if isinstance(rows, list) else [])}
+        self._read_at = status.st_mtime_ns
+
+
+def unknown_source() -> Permanent:
+    """Return the error for a source that is not configured."""
+    problem = "is not a source of COUNTERPOINT_HOOKS_FILE, nor a kind that needs no mapping"
+    return Permanent(ErrorCode.NOT_FOUND, (Problem(field="source", problem=problem),))
+
+
+def _source(row: Any) -> WebhookSource:
+    try:
+        return WebhookSource.model_validate(row)
+    except ValidationError as error:
+        # The input of an error may be a secret.
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        name = row.get("name") if isinstance(row, dict) else None
+        shown = name if isinstance(name, str) and _NAME.fullmatch(name) else "?"
+        raise _invalid(f"source {shown}: {where}{': ' if where else ''}{first['msg']}") from None
+
+
+def _invalid(problem: str) -> Permanent:
+    return Permanent(ErrorCode.REFUSED, (Problem(field="COUNTERPOINT_HOOKS_FILE", problem=problem),))

@@ -1,0 +1,127 @@
+"""The router's notifications on a fake memory, with a clock that the tests set."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from memory_service.fake import FakeMemory
+
+from counterpoint.client import Memory
+from counterpoint.proto.errors import Conflict, CounterpointError
+from counterpoint.proto.ids import new_id
+from counterpoint.proto.memory import Commit
+from counterpoint.proto.messages import Message
+from counterpoint.proto.notifications import NotificationDue
+from counterpoint.proto.tasks import Task
+from counterpoint.router.notify import handlers, lanes
+from counterpoint.router.notify.caller import Caller
+from counterpoint.router.notify.handlers import Notifications
+from counterpoint.router.notify.receivers import Receiver
+
+NOW = datetime(2026, 3, 2, 3, 0, 1, tzinfo=UTC)
+PROJECT = "orders"
+
+
+@dataclass
+class Clock:
+    """The time of the house."""
+
+    now: datetime = NOW
+
+    @property
+    def seconds(self) -> float:
+        return (self.now - NOW).total_seconds()
+
+
+@dataclass
+class NotifiedHouse:
+    """A project, its task events, and the receivers that are told. `dead` are the dead letters."""
+
+    receivers: list[Receiver]
+    timeout_s: float = 5.0
+    clock: Clock = field(default_factory=Clock)
+    memory: FakeMemory = field(default_factory=lambda: FakeMemory("router", PROJECT, NOW))
+    dead: list[tuple[NotificationDue, CounterpointError]] = field(default_factory=list)
+    notifications: Notifications = field(init=False)
+
+    def __post_init__(self) -> None:
+        answer = self.memory.transport
+
+        async def transport(subject: str, body: bytes, timeout_s: float) -> bytes:
+            """Let others run before each answer, as over the bus."""
+            await asyncio.sleep(0)
+            return await answer(subject, body, timeout_s)
+
+        self.memory.transport = transport  # type: ignore[method-assign]
+        self.restart()
+
+    def restart(self) -> None:
+        """Start the router anew: what was only in its memory is lost."""
+        self.notifications = Notifications(self.receivers, Caller(self.timeout_s))
+        for name in self.notifications._lanes:
+            self.notifications._lanes[name] = lanes.Lane(lambda: self.clock.seconds)
+
+    def task(self, task_id: str = "incident-1", *, label: int = 1, **fields: Any) -> Task:
+        """Put the record of a task."""
+        known = self.memory.item("tasks", task_id)
+        body = known.body if known else {
+            "task_id": task_id, "project": PROJECT, "kind": "troubleshoot", "state": "working",
+            "description": "orders_ingest failed", "title": "orders_ingest.fetch", "submitted_by": "lineage",
+            "submitted_at": self.clock.now.isoformat(),
+        }  # fmt: skip
+        item = self.memory.put("tasks", task_id, {**body, **fields}, label=label)
+        return Task.model_validate(item.body)
+
+    async def tell(self, message: Message, message_id: str | None = None) -> None:
+        """Deliver an event of a task."""
+        await self._run(self.notifications.on_event, message, message_id or new_id())
+
+    async def settle(self, upto: timedelta = timedelta(0)) -> int:
+        """Deliver what is due until `upto` from now, in order; return the number of messages."""
+        until, count = self.clock.now + upto, 0
+        with self._time():
+            while due := sorted((t for t in self.memory.timers if _due(t) <= until), key=_due):
+                first = due[0]
+                self.memory.timers.remove(first)
+                self.clock.now = max(self.clock.now, _due(first))
+                self.memory.now = self.clock.now
+                message = NotificationDue.model_validate(first.data)
+                try:
+                    await self._run(self.notifications.on_due, message, first.id)
+                except CounterpointError as error:
+                    self.dead.append((message, error))
+                count += 1
+        self.clock.now = self.memory.now = max(self.clock.now, until)
+        return count
+
+    async def _run(self, handler: Any, message: Message, message_id: str) -> None:
+        run = 0
+        while True:
+            client: Memory = self.memory.memory(message_id, run=run, now=self.clock.now)
+            run += 1
+            try:
+                with self._time():
+                    commit: Commit = await handler(message, client)
+                if commit.writes or commit.messages:
+                    await client.step(commit)
+                return
+            except Conflict:
+                continue
+
+    @contextlib.contextmanager
+    def _time(self) -> Iterator[None]:
+        before, handlers.utc_now = handlers.utc_now, lambda: self.clock.now  # type: ignore[attr-defined]
+        try:
+            yield
+        finally:
+            handlers.utc_now = before  # type: ignore[attr-defined]
+
+    def deliveries(self) -> list[dict[str, Any]]:
+        return list(self.memory.kept("webhook_deliveries").values())
+
+
+def _due(timer: Any) -> datetime:
+    return timer.due_at  # type: ignore[no-any-return]

@@ -1,0 +1,271 @@
+"""One message per incident, by kind of receiver: opened, updated in place, resolved, and told again in its thread."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from agents.hook_receiver import HookReceiver, Reply, hook_receiver
+from agents.notified_house import NOW, NotifiedHouse
+from pydantic import ValidationError
+
+from counterpoint.proto.findings import Findings
+from counterpoint.proto.tasks import TaskCompleted, TaskEscalated, TaskProposed, TaskResumed
+from counterpoint.router.notify.bodies.slack import blocks
+from counterpoint.router.notify.bodies.teams import card
+from counterpoint.router.notify.quiet_hours import QuietHours
+from counterpoint.router.notify.receivers import Receiver
+from counterpoint.router.notify.summary import ordinal, summary_of
+
+EVIL = "<!channel> <https://evil.example|click> *bold* [click](https://evil.example) `x`"
+ROWS = [
+    {"kind": "job", "namespace": "prod", "name": f"job-{n}", "hops": 1, "edge": "data", "owner": "team-finance"}
+    for n in range(14)
+]
+
+
+@pytest_asyncio.fixture
+async def hook() -> AsyncIterator[HookReceiver]:
+    async with hook_receiver() as receiver:
+        receiver.reply = Reply(body={"ok": True, "channel": "C9", "ts": "17.5"})
+        yield receiver
+
+
+def receiver(hook: HookReceiver, kind: str, **fields: Any) -> Receiver:
+    extra = {"slack": {"secret": "xoxb-1", "channel": "C9"}, "pagerduty": {"secret": "key-1"}}.get(kind, {})
+    made = {"name": kind, "kind": kind, "url": hook.url, "private": True, **extra, **fields}
+    return Receiver.model_validate(made)
+
+
+PROPOSED = {"state": "input_required", "waiting_for": "outcome", "proposal": "Restart it"}
+ESCALATED = {
+    "state": "input_required",
+    "waiting_for": "override",
+    "escalation": {
+        "to": "human",
+        "code": "low_confidence",
+        "needs": [{"kind": "document", "what": "a runbook", "how": "counterpoint ingest F"}],
+    },
+}
+WORKING = {"state": "working", "waiting_for": None, "escalation": None, "proposal": None}
+DONE = {"state": "completed", "waiting_for": None, "escalation": None, "resolution": "resolved"}
+
+
+def proposed(task_id: str = "incident-1") -> TaskProposed:
+    return TaskProposed(task_id=task_id, attempt=1, proposal="p", artifact_sha256="0" * 64, findings=Findings())
+
+
+def escalated(task_id: str = "incident-1") -> TaskEscalated:
+    return TaskEscalated(task_id=task_id, to="human", code="low_confidence", findings=Findings())
+
+
+def completed(task_id: str = "incident-1") -> TaskCompleted:
+    return TaskCompleted.model_validate(
+        {
+            "task_id": task_id,
+            "resolution": "resolved",
+            "result": "r",
+            "cost_usd": "0",
+            "tokens": 0,
+            "duration_ms": 1,
+            "findings": {},
+        }
+    )
+
+
+async def course(house: NotifiedHouse) -> None:
+    """An incident that is proposed, escalated, worked on and resolved, an hour apart."""
+    house.task(findings={"downstream": ROWS}, context={"owner": "team-ingest", "affected_count": 200})
+    for fields, message in (
+        (PROPOSED, proposed()),
+        (ESCALATED, escalated()),
+        (WORKING, TaskResumed(task_id="incident-1", reason="an override")),
+        (DONE, completed()),
+    ):
+        house.task(**fields)
+        await house.tell(message)
+        await house.settle(timedelta(hours=1))
+
+
+async def test_slack_has_one_message_that_is_updated_in_place(hook: HookReceiver) -> None:
+    house = NotifiedHouse([receiver(hook, "slack")])
+    await course(house)
+    assert [one.path for one in hook.received] == ["/api/chat.postMessage", *["/api/chat.update"] * 3]
+    assert {one.json.get("ts") for one in hook.received[1:]} == {"17.5"}
+    texts = [one.json["text"] for one in hook.received]
+    assert [text.removeprefix("orders_ingest.fetch ") for text in texts] == [
+        "has a proposal",
+        "needs you",
+        "is being worked on",
+        "is resolved",
+    ]
+    shown = hook.received[0].content.decode()
+    assert "job-9 (team-finance) and 4 more" in shown
+    assert "*also failed*" in shown
+    assert "200" in shown
+    assert hook.received[0].headers["authorization"] == "Bearer xoxb-1"
+
+
+async def test_the_next_incident_of_the_job_is_told_in_the_thread_of_the_first(hook: HookReceiver) -> None:
+    house = NotifiedHouse([receiver(hook, "slack")])
+    previous = None
+    for number in range(1, 4):
+        hook.reply = Reply(body={"ok": True, "channel": "C9", "ts": f"{number}.0"})
+        house.task(f"incident-{number}", context={"previous_incident": previous} if previous else None, **PROPOSED)
+        await house.tell(proposed(f"incident-{number}"))
+        await house.settle(timedelta(days=10))
+        previous = f"incident-{number}"
+    assert [one.json.get("thread_ts") for one in hook.received] == [None, "1.0", "1.0"]
+    assert "3rd of this in 20 days" in hook.received[2].content.decode()
+
+
+async def test_an_error_of_slack_in_a_good_answer_is_a_failure(hook: HookReceiver) -> None:
+    house = NotifiedHouse([receiver(hook, "slack")])
+    house.task(**PROPOSED)
+    hook.replies = [Reply(body={"ok": False, "error": "ratelimited"})]
+    await house.tell(proposed())
+    await house.settle(timedelta(minutes=1))
+    assert len(hook.received) == 2
+    hook.replies = [Reply(body={"ok": False, "error": "channel_not_found"})]
+    house.task(**ESCALATED)
+    await house.tell(escalated())
+    await house.settle(timedelta(days=1))
+    assert len(hook.received) == 3
+    assert "channel_not_found" in str(house.dead[0][1])
+
+
+async def test_pagerduty_is_triggered_acknowledged_and_resolved_under_one_key(hook: HookReceiver) -> None:
+    house = NotifiedHouse([receiver(hook, "pagerduty")])
+    await course(house)
+    bodies = [one.json for one in hook.received]
+    assert [body["event_action"] for body in bodies] == ["trigger", "trigger", "acknowledge", "resolve"]
+    assert {body["dedup_key"] for body in bodies} == {"counterpoint/orders/incident-1"}
+    assert {body["routing_key"] for body in bodies} == {"key-1"}
+    assert bodies[0]["payload"]["severity"] == "warning"
+
+
+async def test_an_alert_has_the_same_labels_until_it_ends(hook: HookReceiver) -> None:
+    house = NotifiedHouse([receiver(hook, "alertmanager")])
+    await course(house)
+    alerts = [one.json[0] for one in hook.received]
+    assert {one.path for one in hook.received} == {"/api/v2/alerts"}
+    assert len({json.dumps(alert["labels"], sort_keys=True) for alert in alerts}) == 1
+    assert alerts[0]["labels"]["owner"] == "team-ingest"
+    ends = (NOW + timedelta(hours=3)).isoformat()
+    assert [alert["endsAt"] <= ends for alert in alerts] == [False, False, False, True]
+
+
+async def test_changes_while_a_receiver_does_not_answer_are_told_as_one(hook: HookReceiver) -> None:
+    hook.replies = [Reply(503)]
+    house = NotifiedHouse([receiver(hook, "teams")])
+    house.task(**PROPOSED)
+    await house.tell(proposed())
+    await house.settle()
+    for number in range(200):
+        house.task(**ESCALATED, context={"affected_count": number})
+        await house.tell(escalated())
+    house.task(**DONE)
+    await house.tell(completed())
+    await house.settle(timedelta(days=1))
+    assert len(hook.received) == 2
+    assert "is resolved" in hook.received[1].content.decode()
+
+
+async def test_texts_of_others_mention_nobody_and_hold_no_links() -> None:
+    house = NotifiedHouse([])
+    incident = summary_of(house.task(title=EVIL, error_message=EVIL, **PROPOSED), {})
+    slack = json.dumps(blocks(incident))
+    assert "<!channel>" not in slack
+    assert "<https" not in slack
+    teams = json.dumps(card(incident))
+    assert "](https" not in teams
+    assert "*bold*" not in teams
+
+
+async def test_mails_of_an_incident_are_one_thread() -> None:
+    mails: list[str] = []
+    arrived = asyncio.Condition()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail\r\n")
+        while line := (await reader.readline()).decode().upper():
+            if line.startswith("DATA"):
+                writer.write(b"354 go\r\n")
+                body = await reader.readuntil(b"\r\n.\r\n")
+                async with arrived:
+                    mails.append(body.decode())
+            writer.write(b"221 bye\r\n" if line.startswith("QUIT") else b"250 ok\r\n")
+            if line.startswith("QUIT"):
+                break
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        mail = {"name": "mail", "kind": "email", "url": f"smtp://127.0.0.1:{port}", "private": True}
+        house = NotifiedHouse([Receiver.model_validate({**mail, "to": ["a@example.com"], "sender": "b@example.com"})])
+        await course(house)
+    first = next(line for line in mails[0].splitlines() if line.startswith("Message-ID: ")).removeprefix("Message-ID: ")
+    assert len(mails) == 4
+    assert all(f"In-Reply-To: {first}" in mail for mail in mails[1:])
+    assert "Subject: [orders] orders_ingest.fetch is resolved" in mails[3]
+    assert not house.dead
+
+
+def test_ordinals() -> None:
+    assert [ordinal(number) for number in (1, 2, 3, 4, 11, 12, 13, 21, 102)] == [
+        "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd",
+    ]  # fmt: skip
+
+
+async def test_owners_downstream_are_told_what_of_theirs_will_be_late(hook: HookReceiver) -> None:
+    rows = [{**row, "owner": f"team-{number % 2}"} for number, row in enumerate(ROWS[:4])]
+    house = NotifiedHouse([receiver(hook, "slack", owners=["team-1"])])
+    house.task(findings={"downstream": rows}, context={"owner": "team-ingest"}, **PROPOSED)
+    await house.tell(proposed())
+    await house.settle()
+    (told,) = hook.received
+    assert told.json["text"] == "orders_ingest.fetch has a proposal, and makes yours late"
+    assert "*will be late* job-1 (team-1), job-3 (team-1)" in told.content.decode()
+
+
+async def test_quiet_hours_hold_back_all_but_what_is_urgent(hook: HookReceiver) -> None:
+    quiet = {"start": "22:00", "end": "07:30", "zone": "Europe/Berlin"}
+    house = NotifiedHouse([receiver(hook, "slack", quiet=quiet)])
+    assert NOW.hour == 3
+    house.task(**PROPOSED)
+    await house.tell(proposed())
+    house.task("incident-2", priority="urgent", **PROPOSED)
+    await house.tell(proposed("incident-2"))
+    await house.settle()
+    assert len(hook.received) == 1
+    house.task(**DONE)
+    await house.tell(completed())
+    await house.settle(timedelta(hours=3, minutes=30))
+    assert len(hook.received) == 2
+    assert "is resolved" in hook.received[1].json["text"]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "at", "over"),
+    [
+        ("22:00", "07:00", "2026-03-02T21:59:00Z", None),
+        ("22:00", "07:00", "2026-03-02T22:00:00Z", "2026-03-03T07:00:00Z"),
+        ("22:00", "07:00", "2026-03-02T06:59:00Z", "2026-03-02T07:00:00Z"),
+        ("22:00", "07:00", "2026-03-02T07:00:00Z", None),
+        ("12:00", "13:00", "2026-03-02T12:30:00Z", "2026-03-02T13:00:00Z"),
+        ("12:00", "13:00", "2026-03-02T11:30:00Z", None),
+    ],
+)
+def test_quiet_hours_may_pass_midnight(start: str, end: str, at: str, over: str | None) -> None:
+    hours = QuietHours.model_validate({"start": start, "end": end})
+    assert hours.over_at(datetime.fromisoformat(at)) == (datetime.fromisoformat(over) if over else None)
+
+
+def test_quiet_hours_that_are_impossible_are_refused() -> None:
+    for wrong in ({"zone": "Mars/Base"}, {"end": "22:00"}, {"start": "25:00"}):
+        with pytest.raises(ValidationError):
+            QuietHours.model_validate({"start": "22:00", "end": "07:00", **wrong})

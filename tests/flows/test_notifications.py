@@ -1,0 +1,155 @@
+"""On the running stack: what happens to a task reaches its receiver, also when the router is killed on the way."""
+
+import asyncio
+import base64
+import os
+import signal
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+from agents.hook_receiver import HookReceiver, Received, Reply, hook_receiver
+from typer.testing import CliRunner
+
+from counterpoint.cli.main import app
+from counterpoint.local.stack import Stack
+
+pytestmark = pytest.mark.timeout(120)
+SECRET = "whsec_" + base64.b64encode(b"0" * 32).decode()
+TOKEN = "xoxb-hush-hush-token"
+
+
+@pytest_asyncio.fixture(scope="module")
+async def hook() -> AsyncIterator[HookReceiver]:
+    async with hook_receiver() as receiver:
+        yield receiver
+
+
+@pytest_asyncio.fixture(scope="module")
+async def slack() -> AsyncIterator[HookReceiver]:
+    async with hook_receiver() as receiver:
+        receiver.reply = Reply(body={"ok": True, "channel": "C1", "ts": "1.2"})
+        yield receiver
+
+
+@pytest_asyncio.fixture(scope="module")
+async def telling(hook: HookReceiver, slack: HookReceiver) -> AsyncIterator[Stack]:
+    """A stack that tells both receivers."""
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
+        file = Path(folder) / "receivers.toml"
+        file.write_text(
+            f'[[receiver]]\nname = "chat"\nkind = "slack"\nurl = "{slack.url}"\nsecret = "{TOKEN}"\n'
+            'channel = "C1"\nprivate = true\nprojects = ["chatty"]\n'
+        )
+        file.chmod(0o600)
+        patch.setenv("COUNTERPOINT_NOTIFY_URL", f"{hook.url}/events")
+        patch.setenv("COUNTERPOINT_NOTIFY_SECRET", SECRET)
+        patch.setenv("COUNTERPOINT_NOTIFY_PRIVATE", "true")
+        patch.setenv("COUNTERPOINT_NOTIFY_FILE", str(file))
+        patch.setenv("COUNTERPOINT_NOTIFY_TIMEOUT_S", "1")
+        started = Stack(Path(folder) / "data", http_port=0)
+        await started.start()
+        try:
+            yield started
+        finally:
+            await started.stop()
+
+
+@asynccontextmanager
+async def front(stack: Stack) -> AsyncIterator[httpx.AsyncClient]:
+    headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
+    async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=60) as http:
+        yield http
+
+
+async def submit(http: httpx.AsyncClient, project: str, task_id: str) -> None:
+    body = {
+        "kind": "troubleshoot",
+        "description": "orders failed",
+        "error_message": "no route to db",
+        "project": project,
+    }
+    (await http.post("/v1/tasks", json={**body, "task_id": task_id})).raise_for_status()
+
+
+async def dead_letters(http: httpx.AsyncClient, project: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await http.get("/v1/dead-letters", params={"project": project})).json()["items"]
+    return found
+
+
+def of_task(receiver: HookReceiver, task_id: str) -> list[Received]:
+    return [one for one in receiver.received if task_id.encode() in one.content]
+
+
+async def until(receiver: HookReceiver, wanted: Any) -> None:
+    async with asyncio.timeout(60), receiver.changed:
+        await receiver.changed.wait_for(wanted)
+
+
+async def test_an_escalation_and_its_end_are_told_and_the_chat_message_is_updated(
+    telling: Stack, hook: HookReceiver, slack: HookReceiver
+) -> None:
+    async with front(telling) as http:
+        await submit(http, "chatty", "told-1")
+        await until(hook, lambda: len(of_task(hook, "told-1")) >= 1)
+        await until(slack, lambda: len(of_task(slack, "told-1")) >= 1)
+        outcome = {"outcome": "succeeded", "note": "added the route"}
+        (await http.post("/v1/tasks/told-1/outcome", params={"project": "chatty"}, json=outcome)).raise_for_status()
+        await until(hook, lambda: len(of_task(hook, "told-1")) >= 2)
+        await until(slack, lambda: "is resolved" in str(slack.received[-1].json))
+    events = [one.json["type"] for one in of_task(hook, "told-1")]
+    assert events == ["counterpoint.task.escalated.v1", "counterpoint.task.completed.v1"]
+    assert all(one.headers["webhook-signature"].startswith("v1,") for one in of_task(hook, "told-1"))
+    first, last = slack.received[0], slack.received[-1]
+    assert (first.path, last.path) == ("/api/chat.postMessage", "/api/chat.update")
+    assert (last.json["channel"], last.json["ts"]) == ("C1", "1.2")
+    assert first.headers["authorization"] == f"Bearer {TOKEN}"
+    words = ["replay", "told-1", "--project", "chatty", "--data-dir", str(telling.data_dir)]
+    replayed = await asyncio.to_thread(CliRunner().invoke, app, words)
+    assert replayed.exit_code == 0, replayed.output
+
+
+async def test_a_router_that_is_killed_loses_nothing_and_repeats_only_under_the_same_key(
+    telling: Stack, hook: HookReceiver
+) -> None:
+    """Killed before a call, while one hangs and after one was answered, as often as the loop meets them."""
+    tasks = [f"killed-{number}" for number in range(6)]
+    async with front(telling) as http:
+        hook.replies = [Reply(), Reply(hangs=True), Reply()]
+        seen = len(hook.received)
+        for task in tasks:
+            await submit(http, "quiet", task)
+    for number in (1, 2):
+        await until(hook, lambda enough=seen + number: len(hook.received) >= enough)
+        before = telling.endpoints.services["router"].pid
+        os.kill(before, signal.SIGKILL)
+        while telling.endpoints.services["router"].pid == before:  # noqa: ASYNC110 - the supervisor restarts it
+            await asyncio.sleep(0)
+    await until(hook, lambda: all(len(of_task(hook, task)) >= 1 for task in tasks))
+    async with front(telling) as http:
+        await submit(http, "quiet", "killed-last")
+        await until(hook, lambda: len(of_task(hook, "killed-last")) >= 1)
+    for task in tasks:
+        assert len({one.headers["webhook-id"] for one in of_task(hook, task)}) == 1
+
+
+async def test_a_dead_letter_is_retried(telling: Stack, hook: HookReceiver) -> None:
+    hook.replies = [Reply(410)]
+    async with front(telling) as http:
+        await submit(http, "gone", "gone-1")
+        await until(hook, lambda: len(of_task(hook, "gone-1")) >= 1)
+        async with asyncio.timeout(30):
+            while not (letters := (await http.get("/v1/dead-letters", params={"project": "gone"})).json()["items"]):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        (letter,) = letters
+        assert "HTTP 410" in str(letter)
+        path = f"/v1/dead-letters/{letter['dead_letter_id']}/retry"
+        (await http.post(path, params={"project": "gone"})).raise_for_status()
+        await until(hook, lambda: len(of_task(hook, "gone-1")) >= 2)
+    first, second = of_task(hook, "gone-1")
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]

@@ -1,0 +1,97 @@
+"""Clicks in Slack decide approvals and report outcomes, as the person whom the source names for the user."""
+
+import hashlib
+import hmac
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+from ui.http_front import Running, made
+from ui.test_approvals import pending
+from ui.test_webhooks import SECRET, configured, push
+
+from counterpoint.proto.approvals import Approval, ApprovalDecided
+from counterpoint.proto.attempts import TaskOutcomeReported
+from counterpoint.proto.messages import utc_now
+from counterpoint.proto.tasks import Task
+from counterpoint.router.notify.bodies.slack import blocks
+from counterpoint.router.notify.summary import TEXT_CHARS, summary_of
+
+SOURCE = f'[[source]]\nname = "chat"\nkind = "slack"\nsecret = "{SECRET}"\nusers = {{U1 = "ann", U2 = "bot"}}\n'
+
+
+@pytest.fixture
+def chat(front: Running, tmp_path: Path) -> Running:
+    """A front with a source of Slack: `U1` is a person, `U2` an agent."""
+    configured(front, tmp_path, SOURCE)
+    front.house.token_of("ann", "approve", "report", "read")
+    front.house.token_of("bot", "approve", "report", "read", kind="agent")
+    return front
+
+
+def buttons(task: Task, approval: Approval | None = None) -> list[dict[str, Any]]:
+    shown = blocks(summary_of(task, {}, approval=approval), buttons=True)
+    return [button for block in shown if block["type"] == "actions" for button in block["elements"]]
+
+
+async def click(front: Running, button: dict[str, Any], user: str = "U1", **headers: str) -> httpx.Response:
+    """The request that Slack sends when a user clicks a button."""
+    payload = {"type": "block_actions", "user": {"id": user}, "actions": [button]}
+    content = urlencode({"payload": json.dumps(payload)}).encode()
+    stamp = headers.get("stamp", str(int(utc_now().timestamp())))
+    signed = hmac.new(SECRET.encode(), b":".join((b"v0", stamp.encode(), content)), hashlib.sha256).hexdigest()
+    given = {"x-slack-request-timestamp": stamp, "x-slack-signature": headers.get("signature", f"v0={signed}")}
+    return await push(front, "chat", content, given)
+
+
+def task_of(front: Running, **fields: Any) -> Task:
+    made(front, "t1", "input_required", **{"kind": "troubleshoot", "title": "load", **fields})
+    return Task.model_validate(front.house.one("tasks", "t1").body)
+
+
+async def test_a_person_decides_an_approval_once(chat: Running) -> None:
+    approval = pending(chat)
+    approve, reject = buttons(task_of(chat, waiting_for="approval"), approval)
+    assert (await click(chat, approve, "U2")).status_code == 403
+    assert (await click(chat, approve, "U3")).json()["code"] == "principal"
+    for _ in range(2):
+        assert (await click(chat, approve)).status_code == 200
+    assert (await click(chat, reject)).status_code == 409
+    (decided,) = chat.house.of_type(ApprovalDecided)
+    assert (decided.approval_id, decided.decision, decided.by) == ("a1", "approved", "ann")
+
+
+async def test_another_text_than_the_one_shown_is_not_approved_and_a_long_one_not_here(chat: Running) -> None:
+    task = task_of(chat, waiting_for="approval")
+    approve, _ = buttons(task, pending(chat))
+    pending(chat, artifact="another text")
+    assert (await click(chat, approve)).status_code == 409
+    assert not chat.house.of_type(ApprovalDecided)
+    assert buttons(task, pending(chat, artifact="x" * (TEXT_CHARS + 1))) == []
+
+
+async def test_an_outcome_is_reported_for_the_attempt_that_was_shown(chat: Running) -> None:
+    helped, failed = buttons(task_of(chat, waiting_for="outcome", proposal="Restart it", attempt=1))
+    assert failed["action_id"] == "failed"
+    assert (await push(chat, "chat", b"payload=x")).status_code == 401
+    # The submission of the task is what a report is checked against.
+    await chat.me.post("/v1/tasks", json={"kind": "troubleshoot", "description": "d", "task_id": "t1"})
+    assert (await click(chat, helped)).status_code == 200
+    (outcome,) = chat.house.of_type(TaskOutcomeReported)
+    assert (outcome.attempt, outcome.outcome, outcome.by, outcome.by_kind) == (1, "succeeded", "ann", "person")
+
+
+async def test_a_click_that_is_not_signed_or_late_or_not_ours_is_refused(chat: Running) -> None:
+    approve, _ = buttons(task_of(chat, waiting_for="approval"), pending(chat))
+    now = int(utc_now().timestamp())
+    assert (await click(chat, approve, signature="v0=00")).status_code == 401
+    assert (await click(chat, approve, stamp=str(now - 301))).status_code == 401
+    assert (await click(chat, {"action_id": "approved", "value": "[1]"})).status_code == 422
+    assert (await click(chat, {"action_id": "drop", "value": approve["value"]})).status_code == 422
+    assert (await click(chat, {"action_id": "approved", "value": "{"})).status_code == 400
+    other = json.dumps(json.loads(approve["value"]) | {"project": "billing"})
+    assert (await click(chat, approve | {"value": other})).status_code == 404
+    assert not chat.house.of_type(ApprovalDecided)

@@ -1,0 +1,329 @@
+"""What other systems push: signed by their rules or with a token, each event once, and nothing for anyone else."""
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from agents.router_house import PROJECT
+from typer.testing import CliRunner
+from ui.cli_server import Played
+from ui.http_front import Running, made
+
+from counterpoint.cli.main import app
+from counterpoint.proto.attempts import TaskOutcomeReported
+from counterpoint.proto.messages import utc_now
+from counterpoint.proto.signature import signature
+from counterpoint.proto.tasks import TaskRouted
+from counterpoint.router.notify.receivers import load_receivers
+
+ROOT = Path(__file__).parents[2]
+SECRET = "the-secret-of-a-source"
+ALERT = {
+    "status": "firing",
+    "labels": {"alertname": "LoadFailed", "severity": "critical", "job_namespace": "prod", "job_name": "load"},
+    "annotations": {"summary": "load failed", "description": "could not resolve ldap.internal"},
+    "startsAt": "2026-03-02T02:59:00Z",
+    "fingerprint": "f00d",
+    "generatorURL": "https://prometheus.example.com/g",
+}
+ISSUE = {
+    "action": "opened",
+    "issue": {"number": 7, "title": "The import fails", "body": "It says timed out", "html_url": "https://git.example.com/o/r/issues/7"},
+    "repository": {"html_url": "https://git.example.com/o/r"},
+}  # fmt: skip
+RUN = {
+    "action": "completed",
+    "workflow_run": {"id": 9, "name": "tests", "conclusion": "failure", "html_url": "https://git.example.com/o/r/runs/9"},
+    "repository": {"html_url": "https://git.example.com/o/r"},
+}  # fmt: skip
+
+
+def alerts(*rows: dict[str, Any]) -> dict[str, Any]:
+    return {"version": "4", "alerts": list(rows)}
+
+
+def configured(front: Running, folder: Path, text: str) -> None:
+    """Give the router a file of sources."""
+    file = folder / "hooks.toml"
+    file.write_text(text)
+    file.chmod(0o600)
+    resources = front.app.state.resources
+    object.__setattr__(resources, "settings", resources.settings.model_copy(update={"hooks_file": file}))
+    if hasattr(front.app.state, "webhook_sources"):
+        del front.app.state.webhook_sources
+
+
+def signed_source(kind: str) -> str:
+    head = f'[[source]]\nname = "ours"\nkind = "{kind}"\nproject = "{PROJECT}"\n'
+    return f'{head}secret = "{SECRET}"\nprincipal = "pusher"\n'
+
+
+def hexed(content: bytes) -> str:
+    return hmac.new(SECRET.encode(), content, hashlib.sha256).hexdigest()
+
+
+def standard(content: bytes, at: int | None = None, sender_id: str = "msg-1") -> dict[str, str]:
+    stamp = str(int(utc_now().timestamp()) if at is None else at)
+    digest = hmac.digest(SECRET.encode(), f"{sender_id}.{stamp}.".encode() + content, hashlib.sha256)
+    return {
+        "webhook-id": sender_id,
+        "webhook-timestamp": stamp,
+        "webhook-signature": "v1," + base64.b64encode(digest).decode(),
+    }
+
+
+def now_stamp() -> str:
+    return str(int(utc_now().timestamp()))
+
+
+async def push(front: Running, source: str, body: Any, headers: dict[str, str] | None = None) -> httpx.Response:
+    """A request without a token."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    async with httpx.AsyncClient(base_url=front.url, trust_env=False) as outside:
+        return await outside.post(f"/hooks/{source}", content=content, headers=headers)
+
+
+async def test_an_alert_is_a_task_once_and_its_end_a_recovery(front: Running) -> None:
+    replies = [(await front.me.post("/hooks/alertmanager", json=alerts(ALERT))).json() for _ in range(2)]
+    assert [reply["arrived"][0]["effect"] for reply in replies] == ["submitted", "duplicate"]
+    (routed,) = front.house.of_type(TaskRouted)
+    task = routed.task
+    assert (task.title, task.error_message, task.priority) == (
+        "load failed",
+        "could not resolve ldap.internal",
+        "urgent",
+    )
+    assert (task.target.job.namespace, task.target.job.name) == ("prod", "load")
+    assert routed.submitted_by == "me"
+    ended = alerts(ALERT | {"status": "resolved"})
+    made(front, routed.task_id, "input_required", kind="troubleshoot", waiting_for="outcome", attempt=1, proposal="p")
+    for effect in ("recovered", "duplicate"):
+        assert (await front.me.post("/hooks/alertmanager", json=ended)).json()["arrived"][0]["effect"] == effect
+    (outcome,) = front.house.of_type(TaskOutcomeReported)
+    assert (outcome.task_id, outcome.evidence, outcome.fixed_by) == (routed.task_id, "observed", "nothing")
+
+
+async def test_a_report_joins_the_open_task_of_the_same_job_and_error(front: Running) -> None:
+    digest = signature(ALERT["annotations"]["description"]).digest  # type: ignore[index]
+    job = {"namespace": "prod", "name": "load"}
+    for task_id, state, target in (
+        ("ended", "completed", {"job": job}),
+        ("elsewhere", "working", {"job": {**job, "name": "other"}}),
+        ("open", "working", {"job": job}),
+    ):
+        made(front, task_id, state, error_signature=digest, target=target, kind="troubleshoot")
+    theirs = front.house.one("tasks", "open").body
+    front.house.put("tasks", "theirs", {**theirs, "task_id": "theirs", "project": "billing"}, "billing")
+    for effect in ("joined", "duplicate"):
+        reply = (await front.me.post("/hooks/alertmanager", json=alerts(ALERT))).json()
+        assert (reply["arrived"][0]["task_id"], reply["arrived"][0]["effect"]) == ("open", effect)
+    assert front.house.of_type(TaskRouted) == []
+    (action,) = front.house.line("open")
+    assert "also reported by alertmanager: load failed" in action.reasoning
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "headers"),
+    [
+        ("github", ISSUE, lambda c: {"x-hub-signature-256": f"sha256={hexed(c)}", "x-github-event": "issues"}),
+        ("github", RUN, lambda c: {"x-hub-signature-256": f"sha256={hexed(c)}", "x-github-event": "workflow_run"}),
+        ("gitea", ISSUE, lambda c: {"x-gitea-signature": hexed(c), "x-gitea-event": "issues"}),
+        ("gitea", ISSUE, lambda c: {"x-forgejo-signature": hexed(c), "x-forgejo-event": "issues"}),
+        (
+            "gitlab",
+            {"object_kind": "pipeline", "object_attributes": {"id": 3, "ref": "main", "status": "failed"}},
+            lambda c: {"x-gitlab-token": SECRET},
+        ),
+        (
+            "gitlab",
+            {"object_kind": "issue", "object_attributes": {"iid": 3, "title": "t", "action": "open"}},
+            lambda c: standard(c),
+        ),
+        (
+            "pagerduty",
+            {"event": {"event_type": "incident.triggered", "data": {"id": "P1", "title": "disk full"}}},
+            lambda c: {"x-pagerduty-signature": f"v1=00,v1={hexed(c)}"},
+        ),
+        (
+            "grafana",
+            alerts(ALERT),
+            lambda c: {
+                "x-grafana-alerting-timestamp": (at := now_stamp()),
+                "x-grafana-alerting-signature": hexed(at.encode() + b":" + c),
+            },
+        ),
+        (
+            "cloudevents",
+            {
+                "specversion": "1.0", "id": "1", "source": "ci", "type": "counterpoint.task.submit.v1",
+                "data": {"kind": "troubleshoot", "description": "d"},
+            },
+            lambda c: standard(c),
+        ),
+    ],
+)  # fmt: skip
+async def test_each_sender_signs_the_raw_body_its_own_way(
+    front: Running, tmp_path: Path, kind: str, body: Any, headers: Any
+) -> None:
+    configured(front, tmp_path, signed_source(kind))
+    front.house.token_of("pusher", "submit", "report", kind="system")
+    content = json.dumps(body, indent=3).encode()
+    signed = headers(content)
+    other = json.dumps(body).encode()
+    assert (
+        await push(front, "ours", other, {**signed, **({"x-gitlab-token": "no"} if kind == "gitlab" else {})})
+    ).status_code == 401
+    assert (await push(front, "ours", content)).status_code == 401
+    reply = await push(front, "ours", content, signed)
+    assert (reply.status_code, reply.json()["arrived"][0]["effect"]) == (202, "submitted"), reply.text
+    (routed,) = front.house.of_type(TaskRouted)
+    assert (routed.submitted_by, routed.submitted_by_kind, routed.project) == ("pusher", "system", PROJECT)
+    assert (await push(front, "ours", content, signed)).json()["arrived"][0]["effect"] == "duplicate"
+
+
+async def test_a_stale_timestamp_and_one_of_the_future_are_refused(front: Running, tmp_path: Path) -> None:
+    configured(front, tmp_path, signed_source("cloudevents"))
+    front.house.token_of("pusher", "submit", "report", kind="system")
+    content = b"{}"
+    now = int(utc_now().timestamp())
+    for at, status in ((now - 301, 401), (now + 400, 401), (now - 200, 202)):
+        assert (await push(front, "ours", content, standard(content, at))).status_code == status
+
+
+async def test_a_source_acts_with_the_rights_of_its_principal(front: Running, tmp_path: Path) -> None:
+    configured(front, tmp_path, signed_source("github"))
+    content = json.dumps(ISSUE).encode()
+    headers = {"x-hub-signature-256": f"sha256={hexed(content)}", "x-github-event": "issues"}
+    assert (await push(front, "ours", content, headers)).json()["code"] == "principal"
+    front.house.token_of("pusher", "submit", "report", kind="system", projects=("billing",))
+    assert (await push(front, "ours", content, headers)).json()["code"] == "role"
+    assert (await push(front, "ours?project=billing", content, headers)).json()["code"] == "invalid"
+    assert front.house.of_type(TaskRouted) == []
+    async with front.as_principal("reader", "read") as reader:
+        assert (await reader.post("/hooks/alertmanager", json=alerts(ALERT))).status_code == 403
+
+
+async def test_bodies_that_are_none_are_refused_by_name(front: Running) -> None:
+    for content, status, code in (
+        (b"x" * 10_000_000, 413, "too_large"),
+        (b"{", 400, "malformed"),
+        (b"[" * 100_000, 400, "malformed"),
+        (b"\xff\xfe", 400, "malformed"),
+    ):
+        reply = await front.me.post("/hooks/alertmanager", content=content)
+        assert (reply.status_code, reply.json()["code"]) == (status, code)
+    assert (await push(front, "alertmanager", alerts(ALERT))).status_code == 401
+    assert (await front.me.post("/hooks/unknown", json={})).status_code == 404
+
+
+@pytest.mark.parametrize("body", [None, 3, [], {}, {"alerts": 1}, {"alerts": [None]}, {"alerts": [{"labels": []}]}])
+@pytest.mark.parametrize("source", ["alertmanager", "grafana", "pagerduty", "github", "gitlab", "gitea", "cloudevents"])
+async def test_an_event_that_is_not_used_is_ignored_by_name(front: Running, source: str, body: Any) -> None:
+    reply = await front.me.post(f"/hooks/{source}", content=json.dumps(body))
+    assert reply.status_code == 202
+    assert reply.json()["arrived"] == []
+    assert all(reply.json()["ignored"])
+
+
+MAPPED = """[[source]]
+name = "ours"
+kind = "json"
+items = "problems[]"
+map.id = "key"
+map.description = "join(': ', [host, text])"
+map.error_message = "text"
+map.title = "host"
+map.systems = "tags"
+map.ignore = "level == 'info'"
+map.resolved = "state == 'ok'"
+"""
+
+
+async def test_the_json_of_an_unknown_sender_is_mapped_and_tried_first(front: Running, tmp_path: Path) -> None:
+    configured(front, tmp_path, MAPPED)
+    body = {
+        "problems": [
+            {"key": "k1", "host": "db1", "text": "disk full", "level": "error", "tags": ["db", "disk"]},
+            {"key": "k2", "host": "db2", "text": "hello", "level": "info"},
+            {"key": "k0", "host": "db3", "text": "disk full", "state": "ok"},
+        ]
+    }
+    trial = (await front.me.post("/hooks/ours", params={"trial": "true"}, json=body)).json()
+    assert front.house.commits == []
+    (task,) = trial["tasks"]
+    assert (task["description"], task["systems"], task["kind"]) == ("db1: disk full", ["db", "disk"], "troubleshoot")
+    assert (trial["resolved"], trial["ignored"]) == (["k0"], ["the mapping ignores it"])
+    reply = (await front.me.post("/hooks/ours", json=body)).json()
+    assert [each["effect"] for each in reply["arrived"]] == ["submitted", "unknown"]
+    (routed,) = front.house.of_type(TaskRouted)
+    assert routed.task.description == "db1: disk full"
+    wrong = (
+        await front.me.post("/hooks/ours", params={"trial": "true"}, json={"problems": [{"host": 3, "text": {}}]})
+    ).json()
+    assert wrong["code"] == "invalid"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('[[source]]\nname = "ours"\nkind = "json"\n', "map.description"),
+        ('[[source]]\nname = "ours"\nkind = "json"\nmap.description = "a["\n', "JMESPath"),
+        ('[[source]]\nname = "ours"\nkind = "json"\nmap.description = "a"\nmap.colour = "b"\n', "colour"),
+        ('[[source]]\nname = "ours"\nkind = "github"\nsecret = "hush"\n', "principal"),
+        ("[[source", "cannot be read"),
+    ],
+)
+async def test_a_file_of_sources_that_is_wrong_is_refused_by_name(
+    front: Running, tmp_path: Path, text: str, named: str
+) -> None:
+    configured(front, tmp_path, text)
+    reply = (await front.me.post("/hooks/ours", json={})).text
+    assert named in reply
+    assert "hush" not in reply
+    assert named not in (await push(front, "ours", {})).text
+    (tmp_path / "hooks.toml").chmod(0o644)
+    configured_again = (await front.me.post("/hooks/ours", json={})).text
+    assert "chmod 600" in configured_again or named in configured_again
+
+
+def blocks_of(page: str) -> list[str]:
+    """The blocks of a page that are files, as they stand there."""
+    text = (ROOT / "docs" / page).read_text()
+    return [block for block in re.findall(r"```text\n(.*?)```", text, re.DOTALL) if block.startswith("[[")]
+
+
+async def test_the_files_in_the_docs_are_valid_and_the_example_is_mapped(front: Running, tmp_path: Path) -> None:
+    configured(front, tmp_path, "\n".join(blocks_of("webhooks.md")))
+    body = (ROOT / "examples" / "webhooks" / "monitoring.json").read_text()
+    trial = (await front.me.post("/hooks/monitoring", params={"trial": "true"}, content=body)).json()
+    assert [task["description"] for task in trial["tasks"]] == ["db1: disk full: /var/lib/postgresql"]
+    assert trial["ignored"] == ["the mapping ignores it"]
+    (receivers,) = blocks_of("notify.md")
+    file = tmp_path / "receivers.toml"
+    file.write_text(receivers)
+    file.chmod(0o600)
+    assert [each.kind for each in load_receivers(None, None, False, file)] == ["slack", "pagerduty"]
+
+
+def test_the_command_shows_what_a_body_would_do(api: Played, tmp_path: Path) -> None:
+    api.on(
+        "POST /hooks/forge",
+        (200, {"tasks": [{"description": "d"}], "joins": ["t1"], "ignored": ["the event push is not used"]}),
+    )
+    file = tmp_path / "body.json"
+    file.write_text(json.dumps(ISSUE))
+    done = CliRunner().invoke(
+        app, ["intake", "try", str(file), "--source", "forge", "--event", "issues", *api.options()]
+    )
+    assert done.exit_code == 0, done.output
+    assert "would submit" in done.output
+    assert "would join the open task t1" in done.output
+    assert "would be ignored: the event push is not used" in done.output
+    (asked,) = api.asked
+    assert (asked.params["trial"], asked.headers["x-github-event"], asked.body) == ("true", "issues", ISSUE)
