@@ -1,4 +1,4 @@
-"""How processor time grows with the size of the input: a ratio of two runs, so that no test asserts a time."""
+"""Growth of processor time with the size of the input, as a ratio of two runs."""
 
 import time
 from collections.abc import Callable

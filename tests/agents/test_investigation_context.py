@@ -1,4 +1,4 @@
-"""What a model is shown of what was done before: the line whole and newest first, the session, earlier reviews."""
+"""The context of an investigation: the line whole and newest first, the session, reviews of similar tasks."""
 
 import random
 from collections.abc import Sequence

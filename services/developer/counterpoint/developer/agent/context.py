@@ -43,13 +43,6 @@ async def read_context(memory: Memory, message: TaskDelegated, known: Iterable[E
     )
 
 
-def action_reading(item: Item) -> Reading:
-    """Return an action of a line, with its result."""
-    body = item.body
-    result = f"\nresult: {body['result']}" if body.get("result") else ""
-    return record_reading("action", item, f"{body['agent']} {body['kind']}: {body['reasoning']}{result}")
-
-
 def earlier_attempt(item: Item, attempt: Attempt, known: Iterable[EarlierAttempt], task_id: str) -> EarlierAttempt:
     """Return the ranked attempt of an item. One that is not ranked is at another failure, so it has no likeness."""
     unlike = EarlierAttempt(item, attempt, failure_of_attempt(attempt), 0.0, in_task=attempt.task_id == task_id)
@@ -62,12 +55,19 @@ def _line_readings(newest_first: Iterable[Item]) -> tuple[Reading, ...]:
     readings: list[Reading] = []
     left = LINE_CHARS
     for item in newest_first:
-        reading = action_reading(item)
+        reading = _action_reading(item)
         left -= len(reading.hit.text)
         if left < 0:
             break
         readings.append(reading)
     return tuple(readings)
+
+
+def _action_reading(item: Item) -> Reading:
+    """Return an action of a line, with its result."""
+    body = item.body
+    result = f"\nresult: {body['result']}" if body.get("result") else ""
+    return record_reading("action", item, f"{body['agent']} {body['kind']}: {body['reasoning']}{result}")
 
 
 async def _session_readings(
