@@ -180,6 +180,7 @@ async def test_texts_of_others_mention_nobody_and_hold_no_links() -> None:
     slack = json.dumps(blocks(incident))
     assert "<!channel>" not in slack
     assert "<https" not in slack
+    assert slack.count('"mrkdwn"') == slack.count('"verbatim": true')
     teams = json.dumps(card(incident))
     assert "](https" not in teams
     assert "*bold*" not in teams
