@@ -219,6 +219,13 @@ async def test_a_redirect_is_not_followed(hook: HookReceiver) -> None:
         ("0.0.0.0", True, False),
         ("224.0.0.1", True, False),
         ("100.64.0.1", False, False),
+        ("192.0.0.192", True, False),
+        ("2606:4700::1111", False, True),
+        ("64:ff9b::5db8:d822", False, True),
+        ("64:ff9b::a9fe:a9fe", True, False),
+        ("64:ff9b::a01:203", False, False),
+        ("2002:a9fe:a9fe::1", True, False),
+        ("::127.0.0.1", False, False),
     ],
 )
 def test_an_address_may_be_called(address: str, private: bool, allowed: bool) -> None:
@@ -350,7 +357,12 @@ def test_the_file_of_receivers_is_private_and_named_problems_show_no_secret(tmp_
     file.chmod(0o600)
     (receiver,) = load_receivers(None, None, False, file)
     assert "hush" not in repr(receiver)
-    for wrong in ('url = "ftp://hush"', 'kind = "pagerduty"', 'secret = "hush"\nkind = "slack"', 'color = "hush"'):
+    wrong_rows = (
+        'url = "ftp://hush"', 'kind = "pagerduty"', 'secret = "hush"\nkind = "slack"', 'color = "hush"',
+        'url = "https://hush:hush@example.com"', 'url = "https://example.com:hush"', 'url = "https://hüsh.example"',
+        'url = "https://example.com/hush"\nsecret = "whsec_"',
+    )  # fmt: skip
+    for wrong in wrong_rows:
         file.write_text(f'[[receiver]]\nname = "ops"\n{wrong}\n')
         with pytest.raises(ReceiverError) as refused:
             load_receivers(None, None, False, file)

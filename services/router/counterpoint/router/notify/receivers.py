@@ -49,8 +49,8 @@ class Receiver(BaseModel):
     """One receiver and the rules that choose what it is told.
 
     `secret` signs webhooks (`whsec_...`), is the bot token of Slack, the routing key of PagerDuty or the password of
-    the mail server. `projects`, `kinds`, `owners` and `jobs` are what it is told about, all without one; `severity` is
-    the lowest priority of a task. `private`: its host may have a private address. `clearance` is the highest label of
+    the mail server. `projects`, `kinds` and `owners` are what it is told about, all without one; `severity` is the
+    lowest priority of a task. `private`: its host may have a private address. `clearance` is the highest label of
     text that it gets. `buttons`: messages of Slack have buttons, whose replies come to a source of webhooks.
     `quiet` are the hours in which it is not told.
     """
@@ -89,6 +89,13 @@ class Receiver(BaseModel):
         schemes = {"smtp", "smtps"} if self.kind == "email" else {"http", "https"}
         if parts.scheme not in schemes or not parts.hostname:
             raise ValueError(f"url must begin with {' or '.join(sorted(schemes))} and name a host")
+        if "@" in parts.netloc or not self.address.isascii():
+            raise ValueError("url must be ASCII, and may not contain a user or a password")
+        try:
+            _ = parts.port
+        except ValueError:
+            # Its text has a part of the URL.
+            raise ValueError("url has a port that is no number below 65536") from None
         return self
 
     @property
@@ -165,8 +172,11 @@ def _receiver(row: dict[str, Any], number: int) -> Receiver:
 
 
 def key_of(secret: str) -> bytes:
-    """Return the key in a `whsec_` secret. Raises `ValueError` if it is not base64."""
+    """Return the key in a `whsec_` secret. Raises `ValueError` if it is empty or not base64."""
     try:
-        return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+        key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     except binascii.Error as error:
         raise ValueError("the secret is not base64 after whsec_") from error
+    if not key:
+        raise ValueError("the secret is empty")
+    return key
