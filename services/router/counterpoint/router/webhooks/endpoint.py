@@ -88,7 +88,7 @@ async def receive_hook(
 async def _arrive_all(
     context: RequestContext, source: WebhookSource, found: list[Report | Ignored]
 ) -> tuple[tuple[Arrived, ...], tuple[str, ...]]:
-    """Commit the reports of a request. One of several that is not valid is ignored by name; a single one is refused."""
+    """Commit the reports of a request. One of several that is refused is ignored by name; a single one is an error."""
     arrived, ignored = list[Arrived](), list[str]()
     for each in found:
         if isinstance(each, Ignored):
@@ -96,10 +96,10 @@ async def _arrive_all(
             continue
         try:
             arrived.append(await arrive(context, source, each))
-        except Permanent as error:
+        except (Permanent, Denied) as error:
             if len(found) == 1:
                 raise
-            ignored.append(f"an event is not valid: {error}"[:500])
+            ignored.append(f"an event is refused: {error}"[:500])
     return tuple(arrived), tuple(ignored)
 
 

@@ -33,9 +33,9 @@ FIELDS = frozenset(
     }
 )
 """Fields that a mapping may set. `ignore` and `resolved` are conditions, `id` is the sender's id of the event."""
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
+_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,40}$")
 
-SourceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")]
+SourceName = Annotated[str, StringConstraints(pattern=_NAME)]
 
 
 class WebhookSource(BaseModel):
@@ -61,6 +61,8 @@ class WebhookSource(BaseModel):
         from jmespath import compile as parse
         from jmespath.exceptions import JMESPathError
 
+        if self.secret is not None and not self.secret.get_secret_value().removeprefix("whsec_").strip():
+            raise ValueError("secret is empty: anyone could sign with it")
         if self.kind == "slack" and (self.secret is None or not self.users):
             raise ValueError("secret and users are needed for the kind slack")
         if self.secret is not None and self.principal is None and self.kind != "slack":
