@@ -44,8 +44,8 @@ def receiver(hook: HookReceiver, kind: str, **fields: Any) -> Receiver:
     return Receiver.model_validate(made)
 
 
-PROPOSED = {"state": "input_required", "waiting_for": "outcome", "proposal": "Restart it"}
-ESCALATED = {
+PROPOSED: dict[str, Any] = {"state": "input_required", "waiting_for": "outcome", "proposal": "Restart it"}
+ESCALATED: dict[str, Any] = {
     "state": "input_required",
     "waiting_for": "override",
     "escalation": {
@@ -54,8 +54,8 @@ ESCALATED = {
         "needs": [{"kind": "document", "what": "a runbook", "how": "counterpoint ingest F"}],
     },
 }
-WORKING = {"state": "working", "waiting_for": None, "escalation": None, "proposal": None}
-DONE = {"state": "completed", "waiting_for": None, "escalation": None, "resolution": "resolved"}
+WORKING: dict[str, Any] = {"state": "working", "waiting_for": None, "escalation": None, "proposal": None}
+DONE: dict[str, Any] = {"state": "completed", "waiting_for": None, "escalation": None, "resolution": "resolved"}
 
 
 def proposed(task_id: str = "incident-1") -> TaskProposed:
