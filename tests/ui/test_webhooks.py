@@ -283,6 +283,8 @@ async def test_the_json_of_an_unknown_sender_is_mapped_and_tried_first(front: Ru
         ('[[source]]\nname = "ours"\nkind = "gitlab"\nsecret = ""\nprincipal = "p"\n', "secret is empty"),
         ('[[source]]\nname = "ours"\nkind = "grafana"\nsecret = "whsec_"\nprincipal = "p"\n', "secret is empty"),
         ("[[source", "cannot be read"),
+        ('[[sources]]\nname = "ours"\n', "tables only"),
+        ('[[source]]\nname = "ours"\nkind = "github"\n' * 2, "two sources alike"),
     ],
 )
 async def test_a_file_of_sources_that_is_wrong_is_refused_by_name(
@@ -293,9 +295,13 @@ async def test_a_file_of_sources_that_is_wrong_is_refused_by_name(
     assert named in reply
     assert "hush" not in reply
     assert named not in (await push(front, "ours", {})).text
+
+
+async def test_a_file_of_sources_that_others_may_read_now_is_refused(front: Running, tmp_path: Path) -> None:
+    configured(front, tmp_path, signed_source("github"))
+    assert (await push(front, "ours", {})).status_code == 401
     (tmp_path / "hooks.toml").chmod(0o644)
-    configured_again = (await front.me.post("/hooks/ours", json={})).text
-    assert "chmod 600" in configured_again or named in configured_again
+    assert "chmod 600" in (await front.me.post("/hooks/ours", json={})).text
 
 
 def blocks_of(page: str) -> list[str]:
