@@ -1,4 +1,4 @@
-"""Mapping: what a request says, by the kind of its source and the JMESPath expressions of its configuration. Pure."""
+"""Mapping: the reports in a request, by the kind of its source and the JMESPath of its configuration. Pure."""
 
 from collections.abc import Mapping
 from typing import Any

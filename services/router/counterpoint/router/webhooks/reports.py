@@ -1,4 +1,4 @@
-"""Reports: what a webhook says, as failures and recoveries. Pure."""
+"""Reports: failures and recoveries in the body of a webhook. Pure."""
 
 import hashlib
 from dataclasses import dataclass, field
