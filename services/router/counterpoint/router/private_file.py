@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 
 class PrivateFileError(ValueError):
-    """A file with credentials cannot be used. The text has neither its folder nor its content."""
+    """A file with credentials cannot be used. The text has neither its folder nor one of its values."""
 
 
 def private_rows(file: Path, table: str) -> list[Any]:
@@ -19,8 +19,10 @@ def private_rows(file: Path, table: str) -> list[Any]:
         content = tomllib.loads(file.read_text())
     except OSError as error:
         raise PrivateFileError(f"cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PrivateFileError(f"cannot be read: {type(error).__name__}") from error
+    except UnicodeDecodeError as error:
+        raise PrivateFileError("cannot be read: it is not UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        raise PrivateFileError(f"cannot be read: {error}") from error
     rows = content.get(table, [])
     if set(content) - {table} or not isinstance(rows, list):
         raise PrivateFileError(f"may contain [[{table}]] tables only")
