@@ -1,9 +1,10 @@
-"""Requests to the memory service, and the providers outside of it."""
+"""Requests to the memory service, and the providers and receivers outside of it."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 from agents.gateway_world import Door, World, world
+from agents.hook_receiver import HookReceiver, hook_receiver
 from memory_service.house import House
 
 
@@ -20,3 +21,10 @@ async def outside(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
         monkeypatch.setenv("OPENAI_API_BASE", f"{made.url}/v1")
         monkeypatch.setenv("OPENAI_API_KEY", "sk-nobody")
         yield made
+
+
+@pytest.fixture
+async def hook() -> AsyncIterator[HookReceiver]:
+    """A receiver of webhooks."""
+    async with hook_receiver() as receiver:
+        yield receiver

@@ -1,21 +1,24 @@
 """The router's notifications on a fake memory, with a clock that the tests set."""
 
 import asyncio
+import base64
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from agents.hook_receiver import HookReceiver
 from memory_service.fake import FakeMemory
 
 from counterpoint.client import Memory
 from counterpoint.proto.errors import Conflict, CounterpointError
+from counterpoint.proto.findings import Findings
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Commit
 from counterpoint.proto.messages import Message
 from counterpoint.proto.notifications import NotificationDue
-from counterpoint.proto.tasks import Task
+from counterpoint.proto.tasks import Task, TaskProposed
 from counterpoint.router.notify import handlers, lanes
 from counterpoint.router.notify.caller import Caller
 from counterpoint.router.notify.handlers import Notifications
@@ -23,6 +26,18 @@ from counterpoint.router.notify.receivers import Receiver
 
 NOW = datetime(2026, 3, 2, 3, 0, 1, tzinfo=UTC)
 PROJECT = "orders"
+KEY = b"0123456789abcdef0123456789abcdef"
+SECRET = "whsec_" + base64.b64encode(KEY).decode()
+
+
+def webhook(hook: HookReceiver, **fields: Any) -> Receiver:
+    return Receiver.model_validate(
+        {"name": "ops", "url": f"{hook.url}/in", "secret": SECRET, "private": True, **fields}
+    )
+
+
+def proposed(task_id: str = "incident-1", proposal: str = "Restart it") -> TaskProposed:
+    return TaskProposed(task_id=task_id, attempt=1, proposal=proposal, artifact_sha256="0" * 64, findings=Findings())
 
 
 @dataclass

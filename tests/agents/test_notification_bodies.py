@@ -1,9 +1,12 @@
 """One message per incident, by kind of receiver: opened, updated in place, resolved, and told again in its thread."""
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from pydantic import ValidationError
 
 from counterpoint.proto.findings import Findings
 from counterpoint.proto.tasks import TaskCompleted, TaskEscalated, TaskProposed, TaskResumed
+from counterpoint.router.notify.bodies import mail
 from counterpoint.router.notify.bodies.slack import blocks
 from counterpoint.router.notify.bodies.teams import card
 from counterpoint.router.notify.quiet_hours import QuietHours
@@ -40,8 +44,8 @@ def receiver(hook: HookReceiver, kind: str, **fields: Any) -> Receiver:
     return Receiver.model_validate(made)
 
 
-PROPOSED = {"state": "input_required", "waiting_for": "outcome", "proposal": "Restart it"}
-ESCALATED = {
+PROPOSED: dict[str, Any] = {"state": "input_required", "waiting_for": "outcome", "proposal": "Restart it"}
+ESCALATED: dict[str, Any] = {
     "state": "input_required",
     "waiting_for": "override",
     "escalation": {
@@ -50,8 +54,8 @@ ESCALATED = {
         "needs": [{"kind": "document", "what": "a runbook", "how": "counterpoint ingest F"}],
     },
 }
-WORKING = {"state": "working", "waiting_for": None, "escalation": None, "proposal": None}
-DONE = {"state": "completed", "waiting_for": None, "escalation": None, "resolution": "resolved"}
+WORKING: dict[str, Any] = {"state": "working", "waiting_for": None, "escalation": None, "proposal": None}
+DONE: dict[str, Any] = {"state": "completed", "waiting_for": None, "escalation": None, "resolution": "resolved"}
 
 
 def proposed(task_id: str = "incident-1") -> TaskProposed:
@@ -149,13 +153,20 @@ async def test_pagerduty_is_triggered_acknowledged_and_resolved_under_one_key(ho
 
 async def test_an_alert_has_the_same_labels_until_it_ends(hook: HookReceiver) -> None:
     house = NotifiedHouse([receiver(hook, "alertmanager")])
+    house.task(priority="high", **PROPOSED)
+    await house.tell(proposed())
+    await house.settle()
     await course(house)
     alerts = [one.json[0] for one in hook.received]
     assert {one.path for one in hook.received} == {"/api/v2/alerts"}
     assert len({json.dumps(alert["labels"], sort_keys=True) for alert in alerts}) == 1
-    assert alerts[0]["labels"]["owner"] == "team-ingest"
+    assert alerts[0]["labels"]["severity"] == "high"
+    house.task("incident-2", context={"owner": "team-ingest"}, **PROPOSED)
+    await house.tell(proposed("incident-2"))
+    await house.settle()
+    assert hook.received[-1].json[0]["labels"]["owner"] == "team-ingest"
     ends = (NOW + timedelta(hours=3)).isoformat()
-    assert [alert["endsAt"] <= ends for alert in alerts] == [False, False, False, True]
+    assert [alert["endsAt"] <= ends for alert in alerts] == [*[False] * 4, True]
 
 
 async def test_changes_while_a_receiver_does_not_answer_are_told_as_one(hook: HookReceiver) -> None:
@@ -180,14 +191,15 @@ async def test_texts_of_others_mention_nobody_and_hold_no_links() -> None:
     slack = json.dumps(blocks(incident))
     assert "<!channel>" not in slack
     assert "<https" not in slack
+    assert slack.count('"mrkdwn"') == slack.count('"verbatim": true')
     teams = json.dumps(card(incident))
     assert "](https" not in teams
     assert "*bold*" not in teams
 
 
-async def test_mails_of_an_incident_are_one_thread() -> None:
-    mails: list[str] = []
-    arrived = asyncio.Condition()
+@asynccontextmanager
+async def mail_server(mails: list[str], farewell: bytes = b"221 bye\r\n") -> AsyncIterator[Receiver]:
+    """A receiver of mail whose server keeps what it takes."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail\r\n")
@@ -195,24 +207,52 @@ async def test_mails_of_an_incident_are_one_thread() -> None:
             if line.startswith("DATA"):
                 writer.write(b"354 go\r\n")
                 body = await reader.readuntil(b"\r\n.\r\n")
-                async with arrived:
-                    mails.append(body.decode())
-            writer.write(b"221 bye\r\n" if line.startswith("QUIT") else b"250 ok\r\n")
+                mails.append(body.decode())
+            writer.write(farewell if line.startswith("QUIT") else b"250 ok\r\n")
             if line.startswith("QUIT"):
                 break
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
-        port = server.sockets[0].getsockname()[1]
-        mail = {"name": "mail", "kind": "email", "url": f"smtp://127.0.0.1:{port}", "private": True}
-        house = NotifiedHouse([Receiver.model_validate({**mail, "to": ["a@example.com"], "sender": "b@example.com"})])
+        url = f"smtp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        fields = {"name": "mail", "kind": "email", "url": url, "to": ["a@example.com"], "sender": "b@example.com"}
+        yield Receiver.model_validate({**fields, "private": True})
+
+
+async def test_mails_of_an_incident_are_one_thread() -> None:
+    mails: list[str] = []
+    async with mail_server(mails) as receiver:
+        house = NotifiedHouse([receiver])
         await course(house)
     first = next(line for line in mails[0].splitlines() if line.startswith("Message-ID: ")).removeprefix("Message-ID: ")
     assert len(mails) == 4
-    assert all(f"In-Reply-To: {first}" in mail for mail in mails[1:])
+    assert all(f"In-Reply-To: {first}" in each for each in mails[1:])
     assert "Subject: [orders] orders_ingest.fetch is resolved" in mails[3]
     assert not house.dead
+
+
+@pytest.mark.parametrize("farewell", [b"", b"421 too busy\r\n"])
+async def test_a_mail_that_was_taken_is_delivered_however_the_connection_ends(farewell: bytes) -> None:
+    mails: list[str] = []
+    async with mail_server(mails, farewell) as receiver:
+        house = NotifiedHouse([receiver])
+        house.task(**PROPOSED)
+        await house.tell(proposed())
+        await house.settle(timedelta(days=1))
+    assert (len(mails), house.deliveries()[0]["state"]) == (1, "delivered")
+
+
+async def test_the_answers_of_a_mail_server_have_the_time_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count()
+    monkeypatch.setattr(mail, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    mails: list[str] = []
+    async with mail_server(mails) as receiver:
+        house = NotifiedHouse([receiver], timeout_s=3)
+        house.task(**PROPOSED)
+        await house.tell(proposed())
+        await house.settle()
+    assert (mails, house.deliveries()[0]["last_error"]) == ([], "no answer within 3 s")
 
 
 def test_ordinals() -> None:

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import sys
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 from agents.gateway_world import PRICED, World, world
+from flows.own_stack import own_stack
 
 from counterpoint.local.stack import Stack
 
@@ -34,17 +34,13 @@ async def outside() -> AsyncIterator[World]:
 @pytest_asyncio.fixture
 async def house(outside: World) -> AsyncIterator[Stack]:
     """A house with that model."""
-    with pytest.MonkeyPatch.context() as monkeypatch, tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
-        monkeypatch.setenv("COUNTERPOINT_MODEL", PRICED)
-        monkeypatch.setenv("COUNTERPOINT_RELATIONS_TOKENS", "0")
-        monkeypatch.setenv("OPENAI_API_BASE", f"{outside.url}/v1")
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-nobody")
-        started = Stack(Path(folder) / "data", http_port=0)
-        await started.start()
-        try:
-            yield started
-        finally:
-            await started.stop()
+    async with own_stack(
+        COUNTERPOINT_MODEL=PRICED,
+        COUNTERPOINT_RELATIONS_TOKENS="0",
+        OPENAI_API_BASE=f"{outside.url}/v1",
+        OPENAI_API_KEY="sk-nobody",
+    ) as started:
+        yield started
 
 
 async def counterpoint(house: Stack, *arguments: str) -> tuple[int, Any]:

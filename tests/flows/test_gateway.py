@@ -5,7 +5,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +14,7 @@ import httpx
 import pytest
 import pytest_asyncio
 from agents.gateway_world import EMBEDDING, PRICED, World, world
+from flows.own_stack import own_stack
 from flows.providers import environment, has_litellm
 
 from counterpoint.local.endpoints import Endpoints
@@ -42,18 +42,14 @@ async def outside() -> AsyncIterator[World]:
 @pytest_asyncio.fixture(scope="module")
 async def outward(outside: World) -> AsyncIterator[Stack]:
     """One house for both tests: LiteLLM, which its manager loads, takes seconds."""
-    with pytest.MonkeyPatch.context() as monkeypatch, tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
-        monkeypatch.setenv("COUNTERPOINT_MODEL", PRICED)
-        monkeypatch.setenv("COUNTERPOINT_EMBEDDING_MODEL", EMBEDDING)
-        monkeypatch.setenv("COUNTERPOINT_EMBEDDING_DIMENSIONS", "256")
-        monkeypatch.setenv("OPENAI_API_BASE", f"{outside.url}/v1")
-        monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        started = Stack(Path(folder) / "data", http_port=0)
-        await started.start()
-        try:
-            yield started
-        finally:
-            await started.stop()
+    async with own_stack(
+        COUNTERPOINT_MODEL=PRICED,
+        COUNTERPOINT_EMBEDDING_MODEL=EMBEDDING,
+        COUNTERPOINT_EMBEDDING_DIMENSIONS="256",
+        OPENAI_API_BASE=f"{outside.url}/v1",
+        OPENAI_API_KEY=KEY,
+    ) as started:
+        yield started
 
 
 async def reembed(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:

@@ -4,16 +4,15 @@ import asyncio
 import base64
 import os
 import signal
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
 from agents.hook_receiver import HookReceiver, Received, Reply, hook_receiver
+from flows.own_stack import own_stack
 from typer.testing import CliRunner
 
 from counterpoint.cli.main import app
@@ -38,26 +37,24 @@ async def slack() -> AsyncIterator[HookReceiver]:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def telling(hook: HookReceiver, slack: HookReceiver) -> AsyncIterator[Stack]:
+async def telling(
+    hook: HookReceiver, slack: HookReceiver, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Stack]:
     """A stack that tells both receivers."""
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
-        file = Path(folder) / "receivers.toml"
-        file.write_text(
-            f'[[receiver]]\nname = "chat"\nkind = "slack"\nurl = "{slack.url}"\nsecret = "{TOKEN}"\n'
-            'channel = "C1"\nprivate = true\nprojects = ["chatty"]\n'
-        )
-        file.chmod(0o600)
-        patch.setenv("COUNTERPOINT_NOTIFY_URL", f"{hook.url}/events")
-        patch.setenv("COUNTERPOINT_NOTIFY_SECRET", SECRET)
-        patch.setenv("COUNTERPOINT_NOTIFY_PRIVATE", "true")
-        patch.setenv("COUNTERPOINT_NOTIFY_FILE", str(file))
-        patch.setenv("COUNTERPOINT_NOTIFY_TIMEOUT_S", "1")
-        started = Stack(Path(folder) / "data", http_port=0)
-        await started.start()
-        try:
-            yield started
-        finally:
-            await started.stop()
+    file = tmp_path_factory.mktemp("notified") / "receivers.toml"
+    file.write_text(
+        f'[[receiver]]\nname = "chat"\nkind = "slack"\nurl = "{slack.url}"\nsecret = "{TOKEN}"\n'
+        'channel = "C1"\nprivate = true\nprojects = ["chatty"]\n'
+    )
+    file.chmod(0o600)
+    async with own_stack(
+        COUNTERPOINT_NOTIFY_URL=f"{hook.url}/events",
+        COUNTERPOINT_NOTIFY_SECRET=SECRET,
+        COUNTERPOINT_NOTIFY_PRIVATE="true",
+        COUNTERPOINT_NOTIFY_FILE=str(file),
+        COUNTERPOINT_NOTIFY_TIMEOUT_S="1",
+    ) as started:
+        yield started
 
 
 @asynccontextmanager
@@ -144,7 +141,7 @@ async def test_a_dead_letter_is_retried(telling: Stack, hook: HookReceiver) -> N
         await submit(http, "gone", "gone-1")
         await until(hook, lambda: len(of_task(hook, "gone-1")) >= 1)
         async with asyncio.timeout(30):
-            while not (letters := (await http.get("/v1/dead-letters", params={"project": "gone"})).json()["items"]):  # noqa: ASYNC110
+            while not (letters := await dead_letters(http, "gone")):  # noqa: ASYNC110
                 await asyncio.sleep(0)
         (letter,) = letters
         assert "HTTP 410" in str(letter)

@@ -1,15 +1,11 @@
 """The end of the wait for an outcome ends the incident too (row F5)."""
 
-import tempfile
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import httpx
-import pytest
 import pytest_asyncio
 from flows.incident_front import Front, event, live
-
-from counterpoint.local.stack import Stack
+from flows.own_stack import own_stack
 
 ERROR = "LockTimeout: the partition ledger/2031 of the quarry index is held by run 7781"
 
@@ -17,15 +13,8 @@ ERROR = "LockTimeout: the partition ledger/2031 of the quarry index is held by r
 @pytest_asyncio.fixture
 async def front() -> AsyncIterator[Front]:
     """A house of its own that waits a second for outcomes."""
-    with tempfile.TemporaryDirectory(prefix="counterpoint-") as folder, pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setenv("COUNTERPOINT_OUTCOME_WAIT_S", "1")
-        stack = Stack(Path(folder) / "data", http_port=0)
-        await stack.start()
-        try:
-            async with httpx.AsyncClient(timeout=30) as client:
-                yield Front(stack, "quarry", client)
-        finally:
-            await stack.stop()
+    async with own_stack(COUNTERPOINT_OUTCOME_WAIT_S="1") as stack, httpx.AsyncClient(timeout=30) as client:
+        yield Front(stack, "quarry", client)
 
 
 async def test_a_failure_after_the_wait_for_an_outcome_is_a_new_task_that_names_the_last(front: Front) -> None:

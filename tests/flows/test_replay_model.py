@@ -1,20 +1,18 @@
 """A question on which a model and the web worked is replayed from the recorded replies, and nothing is called."""
 
 import json
-import tempfile
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
 from agents.gateway_world import PRICED, World, world
+from flows.own_stack import own_stack
 from flows.test_replay import Changed, Tasks
 
 from counterpoint.cli.replay.processes import ReplayProcesses
 from counterpoint.cli.replay.task import TaskReport, replay_task
-from counterpoint.local.stack import Stack
 
 pytestmark = pytest.mark.timeout(240)
 ANSWER = "Orders are kept for ten years. [1]"
@@ -32,19 +30,15 @@ async def outside() -> AsyncIterator[World]:
 @pytest_asyncio.fixture(scope="module")
 async def tasks(outside: World) -> AsyncIterator[Tasks]:
     """A project on a stack with a model and a search engine."""
-    with pytest.MonkeyPatch.context() as monkeypatch, tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
-        monkeypatch.setenv("COUNTERPOINT_MODEL", PRICED)
-        monkeypatch.setenv("COUNTERPOINT_SEARCH_URL", outside.url)
-        monkeypatch.setenv("OPENAI_API_BASE", f"{outside.url}/v1")
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-provider")
-        stack = Stack(Path(folder) / "data", http_port=0)
-        await stack.start()
-        try:
-            headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
-            async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=60) as http:
-                yield Tasks(stack, http, "orders")
-        finally:
-            await stack.stop()
+    async with own_stack(
+        COUNTERPOINT_MODEL=PRICED,
+        COUNTERPOINT_SEARCH_URL=outside.url,
+        OPENAI_API_BASE=f"{outside.url}/v1",
+        OPENAI_API_KEY="sk-of-the-provider",
+    ) as stack:
+        headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
+        async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=60) as http:
+            yield Tasks(stack, http, "orders")
 
 
 def verdicts(report: TaskReport) -> dict[str, str]:

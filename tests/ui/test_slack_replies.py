@@ -71,6 +71,10 @@ async def test_another_text_than_the_one_shown_is_not_approved_and_a_long_one_no
     assert (await click(chat, approve)).status_code == 409
     assert not chat.house.of_type(ApprovalDecided)
     assert buttons(task, pending(chat, artifact="x" * (TEXT_CHARS + 1))) == []
+    marked = "rm *a* && echo <b> ~c~ " + "&" * (TEXT_CHARS - 30)
+    shown = blocks(summary_of(task, {}, approval=pending(chat, artifact=marked)), buttons=True)
+    (exact,) = [block for block in shown if block["type"] == "rich_text"]
+    assert exact["elements"][0]["elements"] == [{"type": "text", "text": marked}]
 
 
 async def test_an_outcome_is_reported_for_the_attempt_that_was_shown(chat: Running) -> None:

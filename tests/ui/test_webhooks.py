@@ -1,4 +1,4 @@
-"""What other systems push: signed by their rules or with a token, each event once, and nothing for anyone else."""
+"""Webhooks of other systems: signed by their rules or with a token, each event once, and nothing for anyone else."""
 
 import base64
 import hashlib
@@ -207,6 +207,10 @@ async def test_a_source_acts_with_the_rights_of_its_principal(front: Running, tm
     assert front.house.of_type(TaskRouted) == []
     async with front.as_principal("reader", "read") as reader:
         assert (await reader.post("/hooks/alertmanager", json=alerts(ALERT))).status_code == 403
+    both = alerts(ALERT | {"status": "resolved", "fingerprint": "0"}, ALERT)
+    async with front.as_principal("submitter", "submit") as submitter:
+        reply = (await submitter.post("/hooks/alertmanager", json=both)).json()
+    assert ([each["effect"] for each in reply["arrived"]], len(reply["ignored"])) == (["submitted"], 1)
 
 
 async def test_bodies_that_are_none_are_refused_by_name(front: Running) -> None:
@@ -276,7 +280,11 @@ async def test_the_json_of_an_unknown_sender_is_mapped_and_tried_first(front: Ru
         ('[[source]]\nname = "ours"\nkind = "json"\nmap.description = "a["\n', "JMESPath"),
         ('[[source]]\nname = "ours"\nkind = "json"\nmap.description = "a"\nmap.colour = "b"\n', "colour"),
         ('[[source]]\nname = "ours"\nkind = "github"\nsecret = "hush"\n', "principal"),
+        ('[[source]]\nname = "ours"\nkind = "gitlab"\nsecret = ""\nprincipal = "p"\n', "secret is empty"),
+        ('[[source]]\nname = "ours"\nkind = "grafana"\nsecret = "whsec_"\nprincipal = "p"\n', "secret is empty"),
         ("[[source", "cannot be read"),
+        ('[[sources]]\nname = "ours"\n', "tables only"),
+        ('[[source]]\nname = "ours"\nkind = "github"\n' * 2, "two sources alike"),
     ],
 )
 async def test_a_file_of_sources_that_is_wrong_is_refused_by_name(
@@ -287,9 +295,13 @@ async def test_a_file_of_sources_that_is_wrong_is_refused_by_name(
     assert named in reply
     assert "hush" not in reply
     assert named not in (await push(front, "ours", {})).text
+
+
+async def test_a_file_of_sources_that_others_may_read_now_is_refused(front: Running, tmp_path: Path) -> None:
+    configured(front, tmp_path, signed_source("github"))
+    assert (await push(front, "ours", {})).status_code == 401
     (tmp_path / "hooks.toml").chmod(0o644)
-    configured_again = (await front.me.post("/hooks/ours", json={})).text
-    assert "chmod 600" in configured_again or named in configured_again
+    assert "chmod 600" in (await front.me.post("/hooks/ours", json={})).text
 
 
 def blocks_of(page: str) -> list[str]:

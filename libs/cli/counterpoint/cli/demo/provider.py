@@ -2,12 +2,13 @@
 
 import json
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from counterpoint.cli.demo.loopback import loopback_server
 
 MODEL = "openai/gpt-4o-mini"
 """The model whose price the answers cost."""
@@ -55,13 +56,9 @@ def simulated_provider(text: str) -> Iterator[SimulatedProvider]:
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        provider.url = f"http://127.0.0.1:{server.server_port}/v1"
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield provider
-        finally:
-            server.shutdown()
+    with loopback_server(Handler) as url:
+        provider.url = f"{url}/v1"
+        yield provider
 
 
 @contextmanager

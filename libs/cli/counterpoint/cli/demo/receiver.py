@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from counterpoint.cli.demo.checks import DemoTranscript
+from counterpoint.cli.demo.loopback import loopback_server
 from counterpoint.proto.tasks import TaskCompleted, TaskProposed
 
 _PATIENCE_S = 30.0
@@ -64,10 +65,6 @@ def demo_receiver() -> Iterator[DemoReceiver]:
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), EventHandler) as server:
-        receiver.url = f"http://127.0.0.1:{server.server_port}/"
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield receiver
-        finally:
-            server.shutdown()
+    with loopback_server(EventHandler) as url:
+        receiver.url = f"{url}/"
+        yield receiver

@@ -47,7 +47,7 @@ class BodyReader(Generic[S]):
     async def __call__(self, request: Request, context: Context) -> RequestBody[S]:
         """Read the body. Raises `Permanent` `too_large`, `malformed` or `invalid`, and `Denied`."""
         limit_bytes = context.resources.settings.documents_limit_bytes if self.large else MESSAGE_LIMIT_BYTES
-        content = await _read_json(request, limit_bytes)
+        content = parsed(await raw_body(request, limit_bytes))
         if self.project_field:
             context = context.in_project_of(content)
         if self.roles:
@@ -101,8 +101,8 @@ def batches(values: Sequence[B], limit_bytes: int) -> Iterator[tuple[B, ...]]:
         yield tuple(batch)
 
 
-async def _read_json(request: Request, limit_bytes: int) -> Any:
-    """Read the body as JSON. An empty body is an empty object."""
+async def raw_body(request: Request, limit_bytes: int) -> bytes:
+    """Read the raw body. Raises `Permanent` `too_large` before the rest of a large one is read."""
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit_bytes:
         raise _too_large(limit_bytes)
@@ -111,10 +111,15 @@ async def _read_json(request: Request, limit_bytes: int) -> Any:
         raw += part
         if len(raw) > limit_bytes:
             raise _too_large(limit_bytes)
-    if not raw:
+    return bytes(raw)
+
+
+def parsed(content: bytes) -> Any:
+    """Return a body as JSON; an empty body is an empty object. Raises `Permanent` `malformed`."""
+    if not content:
         return {}
     try:
-        return json.loads(bytes(raw))
+        return json.loads(content)
     except (ValueError, RecursionError) as error:
         problem = Problem(field="body", problem=f"is not valid JSON: {error}"[:200])
         raise Permanent(ErrorCode.MALFORMED, (problem,)) from error

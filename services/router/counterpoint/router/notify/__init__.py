@@ -1,1 +1,1 @@
-"""Notifications: what happened to tasks, told to receivers outside."""
+"""Notifications: events of tasks, told to receivers outside."""

@@ -75,7 +75,7 @@ def request_of(receiver: Receiver, delivery_id: str, delivery: Delivery, now: da
         case "pagerduty":
             return pagerduty_call(receiver, incident)
         case "alertmanager":
-            return alertmanager_call(receiver, incident, now)
+            return alertmanager_call(receiver, delivery, incident, now)
         case "email":
             raise ValueError("mail is not sent by HTTP")
         case _:

@@ -25,6 +25,7 @@ DeliveryState = Literal["pending", "calling", "delivered", "dead"]
 
 class Delivery(Shape):
     """One delivery. `turn` counts planned calls, `attempt` those since the last success, `revision` the contents.
+    `severity` and `owner` are those of the incident at its beginning.
 
     `holder` makes the call until `held_until`. `ref` identifies the message at the receiver, to update it.
     `last_error` names the fault without the receiver's address.
@@ -34,6 +35,7 @@ class Delivery(Shape):
     project: ProjectName
     task_id: str
     severity: str = "normal"
+    owner: str | None = None
     state: DeliveryState = "pending"
     turn: int = 1
     attempt: int = 1

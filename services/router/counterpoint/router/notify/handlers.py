@@ -149,7 +149,7 @@ class Notifications:
             first = record(previous, Delivery)
             incident = _recurring(incident, first)
             new = new.model_copy(update={"thread": first.thread or first.ref})
-        return new.model_copy(update={"incident": incident})
+        return new.model_copy(update={"incident": incident, "owner": incident.owner})
 
     def _delivery(self, receiver: Receiver, event: TaskEvent, memory: Memory) -> Delivery:
         return Delivery(

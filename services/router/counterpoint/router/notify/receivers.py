@@ -5,7 +5,6 @@ Pure, except that `load_receivers` reads the file. A secret is in no text form o
 
 import base64
 import binascii
-import tomllib
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, SecretStr, StringConstraints, Valida
 from counterpoint.proto.messages import ProjectName
 from counterpoint.proto.tasks import Kind, Priority
 from counterpoint.router.notify.quiet_hours import QuietHours
+from counterpoint.router.private_file import PrivateFileError, first_problem, private_rows
 
 ReceiverKind = Literal["webhook", "slack", "teams", "pagerduty", "alertmanager", "email"]
 EventName = Literal[
@@ -49,8 +49,8 @@ class Receiver(BaseModel):
     """One receiver and the rules that choose what it is told.
 
     `secret` signs webhooks (`whsec_...`), is the bot token of Slack, the routing key of PagerDuty or the password of
-    the mail server. `projects`, `kinds`, `owners` and `jobs` are what it is told about, all without one; `severity` is
-    the lowest priority of a task. `private`: its host may have a private address. `clearance` is the highest label of
+    the mail server. `projects`, `kinds` and `owners` are what it is told about, all without one; `severity` is the
+    lowest priority of a task. `private`: its host may have a private address. `clearance` is the highest label of
     text that it gets. `buttons`: messages of Slack have buttons, whose replies come to a source of webhooks.
     `quiet` are the hours in which it is not told.
     """
@@ -89,6 +89,13 @@ class Receiver(BaseModel):
         schemes = {"smtp", "smtps"} if self.kind == "email" else {"http", "https"}
         if parts.scheme not in schemes or not parts.hostname:
             raise ValueError(f"url must begin with {' or '.join(sorted(schemes))} and name a host")
+        if "@" in parts.netloc or not self.address.isascii():
+            raise ValueError("url must be ASCII, and may not contain a user or a password")
+        try:
+            _ = parts.port
+        except ValueError:
+            # Its text has a part of the URL.
+            raise ValueError("url has a port that is no number below 65536") from None
         return self
 
     @property
@@ -131,7 +138,10 @@ def load_receivers(url: str | None, secret: str | None, private: bool, file: Pat
     if url is not None:
         rows.append({"name": DEFAULT_NAME, "url": url, "secret": secret, "private": private})
     if file is not None:
-        rows += _rows_of(file)
+        try:
+            rows += private_rows(file, "receiver")
+        except PrivateFileError as error:
+            raise ReceiverError(f"{file} {error}") from error
     if len(rows) > _RECEIVERS_LIMIT:
         raise ReceiverError(f"{len(rows)} receivers; at most {_RECEIVERS_LIMIT} are possible")
     found = tuple(_receiver(row, number) for number, row in enumerate(rows, 1))
@@ -141,32 +151,20 @@ def load_receivers(url: str | None, secret: str | None, private: bool, file: Pat
     return found
 
 
-def _rows_of(file: Path) -> list[dict[str, Any]]:
-    try:
-        if file.stat().st_mode & 0o077:
-            raise ReceiverError(f"{file} has credentials and is readable by others; run chmod 600 {file}")
-        content = tomllib.loads(file.read_text())
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ReceiverError(f"{file} cannot be read: {error}") from error
-    rows = content.get("receiver", [])
-    if set(content) - {"receiver"} or not isinstance(rows, list):
-        raise ReceiverError(f"{file} may contain [[receiver]] tables only")
-    return rows
-
-
 def _receiver(row: dict[str, Any], number: int) -> Receiver:
     try:
         return Receiver.model_validate(row)
     except ValidationError as error:
-        # The input of an error may be a secret.
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or str(row.get("name", number))
-        raise ReceiverError(f"receiver {number}: {where}: {first['msg']}") from None
+        where, problem = first_problem(error)
+        raise ReceiverError(f"receiver {number}: {where or row.get('name', number)}: {problem}") from None
 
 
 def key_of(secret: str) -> bytes:
-    """Return the key in a `whsec_` secret. Raises `ValueError` if it is not base64."""
+    """Return the key in a `whsec_` secret. Raises `ValueError` if it is empty or not base64."""
     try:
-        return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+        key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     except binascii.Error as error:
         raise ValueError("the secret is not base64 after whsec_") from error
+    if not key:
+        raise ValueError("the secret is empty")
+    return key

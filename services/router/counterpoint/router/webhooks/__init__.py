@@ -1,1 +1,1 @@
-"""Webhooks: what other systems push, as tasks and outcomes."""
+"""Webhooks: requests of other systems as tasks and outcomes."""

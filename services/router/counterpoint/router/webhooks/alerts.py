@@ -4,7 +4,15 @@ from typing import Any
 
 from counterpoint.router.webhooks.reports import Ignored, Report, path, text_of
 
-_PRIORITY = {"critical": "urgent", "page": "urgent", "error": "high", "warning": "normal", "info": "low"}
+_PRIORITY = {
+    "critical": "urgent",
+    "page": "urgent",
+    "error": "high",
+    "high": "high",
+    "warning": "normal",
+    "info": "low",
+    "low": "low",
+}
 _PAGERDUTY_PRIORITY = {"high": "high", "low": "normal"}
 
 
@@ -19,8 +27,8 @@ def alerts_of(body: Any) -> list[tuple[Any, Report | Ignored]]:
 def pagerduty_event(body: Any) -> Report | Ignored:
     """Return what an event of PagerDuty says."""
     event, kind = path(body, "event"), path(body, "event", "event_type")
-    incident = path(event, "data", "id")
-    if kind not in ("incident.triggered", "incident.resolved") or not isinstance(incident, str):
+    incident = text_of(path(event, "data", "id"), 200)
+    if kind not in ("incident.triggered", "incident.resolved") or incident is None:
         return Ignored(f"the event {text_of(kind, 100)} is not used")
     if kind == "incident.resolved":
         return Report(incident, resolved=True)
@@ -40,21 +48,21 @@ def pagerduty_event(body: Any) -> Report | Ignored:
 
 def _alert(row: Any) -> Report | Ignored:
     labels, notes = path(row, "labels"), path(row, "annotations")
-    name, print_, began = path(labels, "alertname"), path(row, "fingerprint"), path(row, "startsAt")
-    if not isinstance(print_, str) or not isinstance(began, str):
+    print_, began = text_of(path(row, "fingerprint"), 200), text_of(path(row, "startsAt"), 200)
+    if print_ is None or began is None:
         return Ignored("an alert has no fingerprint or startsAt")
     key = f"{print_}/{began}"
     if path(row, "status") == "resolved":
         return Report(key, resolved=True)
-    title = text_of(path(notes, "summary") or name, 300) or "an alert"
-    shown = text_of(path(notes, "description")) or title
-    severity = path(labels, "severity")
+    title = text_of(path(notes, "summary"), 300) or text_of(path(labels, "alertname"), 300) or "an alert"
+    shown = text_of(path(notes, "description")) or text_of(path(notes, "message")) or title
+    severity = text_of(path(labels, "severity"), 40) or ""
     fields: dict[str, Any] = {
         "kind": "troubleshoot",
         "title": title,
         "description": shown,
         "error_message": shown,
-        "priority": _PRIORITY.get(severity, "normal") if isinstance(severity, str) else "normal",
+        "priority": _PRIORITY.get(severity.lower(), "normal"),
         "source_ref": text_of(path(row, "generatorURL"), 2000),
         "job_namespace": text_of(path(labels, "job_namespace"), 500),
         "job_name": text_of(path(labels, "job_name"), 500),

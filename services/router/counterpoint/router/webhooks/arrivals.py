@@ -40,10 +40,9 @@ async def arrive(context: RequestContext, source: WebhookSource, report: Report)
     context.require("submit")
     task = submission_of(source, report)
     event = (f"hooks/{source.name}", report.key)
-    joined = await joinable(context, task)
 
     async def admit(memory: Memory) -> tuple[Arrived, Commit]:
-        key = event_key(*event)
+        key, joined = event_key(*event), await joinable(context, task)
         if joined is not None and not await memory.get(STORE, key):
             return Arrived(task_id=joined.task_id, effect="joined", project=context.project), _join(
                 memory, joined, task, source, key, context.principal.kind

@@ -1,6 +1,5 @@
 """`POST /hooks/{source}`: requests of other systems, by their signature or the token of a principal."""
 
-import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -12,7 +11,7 @@ from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import List
 from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES, ProjectName, Shape, utc_now
 from counterpoint.proto.principals import Principal
-from counterpoint.router.api.body import reply
+from counterpoint.router.api.body import parsed, raw_body, reply
 from counterpoint.router.api.context import RequestContext, RouterResources
 from counterpoint.router.authentication import STORE as PRINCIPALS
 from counterpoint.router.webhooks.arrivals import Arrived, arrive, joinable
@@ -58,7 +57,7 @@ async def receive_hook(
     A repeated delivery has no second effect. A body may have 256 KiB.
     """
     resources: RouterResources = request.app.state.resources
-    content = await _content(request)
+    content = await raw_body(request, MESSAGE_LIMIT_BYTES)
     headers = {name.lower(): value for name, value in request.headers.items()}
     token = credentials.credentials if credentials else None
     try:
@@ -78,7 +77,7 @@ async def receive_hook(
     context.require("submit", "report")
     if known is None:
         raise unknown_source()
-    found = reports_of(known, headers, _json(content))
+    found = reports_of(known, headers, parsed(content))
     if trial:
         return reply(await _try(context, known, found))
     sender_id = delivery_id(known.kind, headers)
@@ -89,7 +88,7 @@ async def receive_hook(
 async def _arrive_all(
     context: RequestContext, source: WebhookSource, found: list[Report | Ignored]
 ) -> tuple[tuple[Arrived, ...], tuple[str, ...]]:
-    """Commit the reports of a request. One of several that is not valid is ignored by name; a single one is refused."""
+    """Commit the reports of a request. One of several that is refused is ignored by name; a single one is an error."""
     arrived, ignored = list[Arrived](), list[str]()
     for each in found:
         if isinstance(each, Ignored):
@@ -97,10 +96,10 @@ async def _arrive_all(
             continue
         try:
             arrived.append(await arrive(context, source, each))
-        except Permanent as error:
+        except (Permanent, Denied) as error:
             if len(found) == 1:
                 raise
-            ignored.append(f"an event is not valid: {error}"[:500])
+            ignored.append(f"an event is refused: {error}"[:500])
     return tuple(arrived), tuple(ignored)
 
 
@@ -139,28 +138,6 @@ async def _try(context: RequestContext, source: WebhookSource, found: list[Repor
         resolved=tuple(each.key for each in found if isinstance(each, Report) and each.resolved),
         ignored=tuple(each.reason for each in found if isinstance(each, Ignored)),
     )
-
-
-async def _content(request: Request) -> bytes:
-    """Read the raw body. Raises `Permanent` `too_large` before the rest of a large one is read."""
-    declared, raw = request.headers.get("content-length", ""), bytearray()
-    if not (declared.isdecimal() and int(declared) > MESSAGE_LIMIT_BYTES):
-        async for part in request.stream():
-            raw += part
-            if len(raw) > MESSAGE_LIMIT_BYTES:
-                break
-        else:
-            return bytes(raw)
-    problem = Problem(field="body", problem=f"is larger than {MESSAGE_LIMIT_BYTES // 1024} KiB")
-    raise Permanent(ErrorCode.TOO_LARGE, (problem,))
-
-
-def _json(content: bytes) -> Any:
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
-        problem = Problem(field="body", problem=f"is not valid JSON: {error}"[:200])
-        raise Permanent(ErrorCode.MALFORMED, (problem,)) from error
 
 
 async def _principal(resources: RouterResources, source: WebhookSource, name: str) -> Principal:

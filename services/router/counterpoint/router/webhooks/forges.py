@@ -20,7 +20,8 @@ def github_event(headers: Mapping[str, str], body: Any) -> Report | Ignored:
     for kind in ("check_run", "workflow_run"):
         run = path(body, kind)
         if name == kind and action == "completed" and path(run, "conclusion") in _FAILED:
-            detail = text_of(path(run, "output", "summary")) or text_of(path(run, "display_title"))
+            # The title of a workflow run is that of its commit, which is no error.
+            detail = text_of(path(run, "output", "summary"))
             return _run(repo, path(run, "id"), path(run, "name"), path(run, "html_url"), detail)
     return Ignored(f"the event {text_of(name, 60) or '?'} {text_of(action, 60) or ''} is not used".replace("  ", " "))
 
@@ -33,10 +34,10 @@ def gitlab_event(headers: Mapping[str, str], body: Any) -> Report | Ignored:
         return _issue(repo, item, "url", "description")
     if kind == "pipeline" and path(item, "status") in _FAILED:
         name = f"pipeline of {text_of(path(item, 'ref'), 200) or '?'}"
-        return _run(repo, path(item, "id"), name, path(item, "url"), text_of(path(item, "detailed_status")))
-    if kind == "build" and path(body, "build_status") in _FAILED:
-        reason = text_of(path(body, "build_failure_reason"), 500)
-        return _run(repo, path(body, "build_id"), path(body, "build_name"), repo, reason)
+        return _run(repo, path(item, "id"), name, path(item, "url"), None)
+    if kind == "build" and path(body, "build_status") in _FAILED and path(body, "build_allow_failure") is not True:
+        job, reason = text_of(path(body, "build_name"), 200), text_of(path(body, "build_failure_reason"), 500)
+        return _run(repo, path(body, "build_id"), job, repo, f"{job} failed: {reason}" if reason else None)
     return Ignored(f"the event {text_of(kind, 60) or '?'} is not used")
 
 

@@ -1,13 +1,12 @@
-"""Mapping: what a request says, by the kind of its source and the JMESPath expressions of its configuration. Pure."""
+"""Mapping: the reports in a request, by the kind of its source and the JMESPath of its configuration. Pure."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.tasks import SubmitTask
 from counterpoint.router.api.body import validate
+from counterpoint.router.intake.submissions import body_sha256
 from counterpoint.router.webhooks.alerts import alerts_of, pagerduty_event
 from counterpoint.router.webhooks.forges import github_event, gitlab_event
 from counterpoint.router.webhooks.reports import REPORTS_LIMIT, Ignored, Report, task_id_of, text_of
@@ -59,7 +58,7 @@ def _rows(source: WebhookSource, headers: Mapping[str, str], body: Any) -> list[
         case "json":
             rows = _searched(source.items, "items", body) if source.items else [body]
             rows = rows if isinstance(rows, list) else [rows]
-            return [(row, Report(_digest(row), {"kind": "troubleshoot"})) for row in rows]
+            return [(row, Report(body_sha256(row), {"kind": "troubleshoot"})) for row in rows]
 
 
 def _cloud_event(source: WebhookSource, headers: Mapping[str, str], body: Any) -> Report | Ignored:
@@ -107,7 +106,3 @@ def _searched(expression: str, field: str, body: Any) -> Any:
     except JMESPathError as error:
         problem = f"cannot be computed: {str(error).splitlines()[0]}"[:300]
         raise Permanent(ErrorCode.INVALID, (Problem(field=field, problem=problem),)) from error
-
-
-def _digest(row: Any) -> str:
-    return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Reports: what a webhook says, as failures and recoveries. Pure."""
+"""Reports: failures and recoveries in the body of a webhook. Pure."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -37,7 +37,8 @@ def text_of(value: Any, limit: int = 16_000) -> str | None:
     """Return a value as a text that a message may hold, None for nothing."""
     if value is None or isinstance(value, (dict, list)):
         return None
-    text = str(value).replace("\x00", "").strip()
+    # JSON may hold half a character, which no text can.
+    text = str(value).replace("\x00", "").encode(errors="replace").decode().strip()
     return text[:limit] or None
 
 

@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 
 from counterpoint.proto.errors import Denied, ErrorCode
@@ -56,18 +57,17 @@ def _is_signed(kind: SourceKind, secret: str, headers: Mapping[str, str], conten
 
 
 def _standard(secret: str, headers: Mapping[str, str], content: bytes, now: datetime) -> bool:
-    """Whether a request is signed as Standard Webhooks says; a key may be given in base64 after `whsec_` or plainly."""
+    """Whether a request is signed as Standard Webhooks says. A key without `whsec_` may be in base64 or plain."""
     sender_id, stamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if not sender_id or not _is_recent(stamp, now):
         return False
-    try:
-        key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
-    except ValueError:
-        key = secret.encode()
+    keys = [secret.encode()]
+    with suppress(ValueError):
+        keys.append(base64.b64decode(secret.removeprefix("whsec_"), validate=True))
     signed = b".".join((sender_id.encode(), stamp.encode(), content))
-    expected = b"v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256))
+    expected = [b"v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)) for key in keys]
     given = headers.get("webhook-signature", "").encode().split()
-    return any(hmac.compare_digest(each, expected) for each in given[:10])
+    return any(hmac.compare_digest(one, each) for each in expected for one in given[:10])
 
 
 def _is_recent(stamp: str, now: datetime) -> bool:

@@ -1,7 +1,6 @@
 """Sources of webhooks: their kinds, secrets and mappings, from a TOML file that is read again when it changes."""
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -9,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, SecretStr, StringConstraints, Valida
 
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.messages import ProjectName
+from counterpoint.router.private_file import PrivateFileError, first_problem, private_rows
 
 SourceKind = Literal[
     "alertmanager", "grafana", "pagerduty", "github", "gitlab", "gitea", "cloudevents", "slack", "json"
@@ -33,9 +33,9 @@ FIELDS = frozenset(
     }
 )
 """Fields that a mapping may set. `ignore` and `resolved` are conditions, `id` is the sender's id of the event."""
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
+_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,40}$")
 
-SourceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")]
+SourceName = Annotated[str, StringConstraints(pattern=_NAME)]
 
 
 class WebhookSource(BaseModel):
@@ -61,6 +61,8 @@ class WebhookSource(BaseModel):
         from jmespath import compile as parse
         from jmespath.exceptions import JMESPathError
 
+        if self.secret is not None and not self.secret.get_secret_value().removeprefix("whsec_").strip():
+            raise ValueError("secret is empty: anyone could sign with it")
         if self.kind == "slack" and (self.secret is None or not self.users):
             raise ValueError("secret and users are needed for the kind slack")
         if self.secret is not None and self.principal is None and self.kind != "slack":
@@ -97,16 +99,19 @@ class WebhookSources:
         if self._file is None:
             return
         try:
-            status = self._file.stat()
-            if status.st_mtime_ns == self._read_at:
+            # Its mode is part of the time of change, not of that of the content.
+            changed_at = self._file.stat().st_ctime_ns
+            if changed_at == self._read_at:
                 return
-            if status.st_mode & 0o077:
-                raise _invalid(f"it has secrets and is readable by others; run chmod 600 {self._file.name}")
-            rows = tomllib.loads(self._file.read_text()).get("source", [])
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise _invalid(f"it cannot be read: {type(error).__name__}") from error
-        self._sources = {source.name: source for source in map(_source, rows if isinstance(rows, list) else [])}
-        self._read_at = status.st_mtime_ns
+            rows = private_rows(self._file, "source")
+        except OSError as error:
+            raise _invalid(f"cannot be read: {error.strerror}") from error
+        except PrivateFileError as error:
+            raise _invalid(str(error)) from error
+        sources = {source.name: source for source in map(_source, rows)}
+        if len(sources) < len(rows):
+            raise _invalid("names two sources alike")
+        self._sources, self._read_at = sources, changed_at
 
 
 def unknown_source() -> Permanent:
@@ -119,12 +124,10 @@ def _source(row: Any) -> WebhookSource:
     try:
         return WebhookSource.model_validate(row)
     except ValidationError as error:
-        # The input of an error may be a secret.
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
+        where, problem = first_problem(error)
         name = row.get("name") if isinstance(row, dict) else None
         shown = name if isinstance(name, str) and _NAME.fullmatch(name) else "?"
-        raise _invalid(f"source {shown}: {where}{': ' if where else ''}{first['msg']}") from None
+        raise _invalid(f"source {shown}: {where}{': ' if where else ''}{problem}") from None
 
 
 def _invalid(problem: str) -> Permanent:

@@ -4,6 +4,7 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
+from counterpoint.router.notify.deliveries import Delivery
 from counterpoint.router.notify.outbound import Call
 from counterpoint.router.notify.receivers import Receiver
 from counterpoint.router.notify.summary import IncidentSummary, shortened
@@ -35,18 +36,18 @@ def pagerduty_call(receiver: Receiver, incident: IncidentSummary) -> Call:
     return Call(receiver.address, json.dumps(body).encode(), _JSON)
 
 
-def alertmanager_call(receiver: Receiver, incident: IncidentSummary, now: datetime) -> Call:
-    """Return the alert for `POST /api/v2/alerts`; its labels are the same from beginning to end."""
+def alertmanager_call(receiver: Receiver, delivery: Delivery, incident: IncidentSummary, now: datetime) -> Call:
+    """Return the alert for `POST /api/v2/alerts`; its labels are those of the beginning until its end."""
     labels = {
         "alertname": "CounterpointIncident",
         "incident": incident.task_id,
         "project": incident.project,
-        "severity": incident.severity,
+        "severity": delivery.severity,
     }
     if incident.job:
         labels["job"] = incident.job
-    if incident.owner:
-        labels["owner"] = incident.owner
+    if delivery.owner:
+        labels["owner"] = delivery.owner
     alert = {
         "labels": labels,
         "annotations": {"summary": incident.headline, **_texts(incident)},

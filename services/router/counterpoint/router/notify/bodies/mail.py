@@ -4,6 +4,8 @@ import asyncio
 import smtplib
 import socket
 import ssl
+import time
+from contextlib import suppress
 from datetime import datetime
 from email.message import EmailMessage
 from email.utils import format_datetime
@@ -19,12 +21,25 @@ _DOMAIN = "counterpoint.invalid"
 
 
 class _Pinned(smtplib.SMTP):
-    """A connection to an address that was checked; the host's name is used for TLS."""
+    """A connection to an address that was checked; the host's name is used for TLS.
+
+    All answers together have `timeout_s`.
+    """
 
     def __init__(self, host: str, port: int, address: str, timeout_s: float, tls: ssl.SSLContext | None) -> None:
         self._address = address
         self._tls = tls
+        self._ends_at_s = time.monotonic() + timeout_s
         super().__init__(host, port, timeout=timeout_s)
+
+    def getreply(self) -> tuple[int, bytes]:
+        """Read an answer in the time that is left. Raises `TimeoutError` without any."""
+        left_s = self._ends_at_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        if self.sock is not None:
+            self.sock.settimeout(left_s)
+        return super().getreply()
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
         connected = socket.create_connection((self._address, port), timeout)
@@ -66,10 +81,11 @@ def text(incident: IncidentSummary) -> str:
 
 
 async def send_mail(receiver: Receiver, mail: EmailMessage, timeout_s: float) -> None:
-    """Hand a mail to the server. A password is sent over TLS only. Raises `OSError`, `SMTPException` or `Refused`."""
+    """Hand a mail to the server. A password is sent over TLS only. Raises `OSError` or `Refused`."""
     parts = urlsplit(receiver.address)
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
-    address = await checked_address(host, port, receiver.private)
+    async with asyncio.timeout(timeout_s):
+        address = await checked_address(host, port, receiver.private)
     await asyncio.to_thread(_send, receiver, mail, (host, port, address), parts.scheme == "smtps", timeout_s)
 
 
@@ -86,3 +102,7 @@ def _send(receiver: Receiver, mail: EmailMessage, where: tuple[str, int, str], s
                 raise smtplib.SMTPNotSupportedError("the server does not offer TLS, and a password would be sent")
             server.login(receiver.user, receiver.secret.get_secret_value())
         server.send_message(mail)
+        # The mail is accepted, however the connection ends.
+        with suppress(OSError):
+            server.quit()
+        server.close()

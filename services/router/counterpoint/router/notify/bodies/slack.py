@@ -70,7 +70,7 @@ def blocks(incident: IncidentSummary, *, buttons: bool = False) -> list[dict[str
     found = [_section(f"{_EMOJI[incident.status]} *{escaped(incident.headline)}*")]
     if again := incident.recurrence:
         found.append(_context(again))
-    facts = [{"type": "mrkdwn", "text": f"*{name}*\n{escaped(value)}"} for name, value in incident.facts]
+    facts = [_mrkdwn(f"*{name}*\n{escaped(value)}") for name, value in incident.facts]
     found.append({"type": "section", "fields": facts[:10]})
     if incident.error and not incident.is_over:
         found.append(_section(f"```{escaped(incident.error).replace('```', '')}```"))
@@ -80,7 +80,7 @@ def blocks(incident: IncidentSummary, *, buttons: bool = False) -> list[dict[str
     if incident.impact:
         found.append(_section(f"*will be late* {escaped(incident.impact)}"[:2900]))
     if incident.approval:
-        found.append(_section(f"*to approve*\n{escaped(incident.approval.artifact)}"))
+        found += [_section("*to approve*"), _verbatim(incident.approval.artifact)]
     if buttons and (elements := _buttons(incident)):
         found.append({"type": "actions", "elements": elements})
     found.append(_context(f"`counterpoint show {incident.task_id} --project {incident.project}`"))
@@ -115,8 +115,19 @@ def escaped(text: str) -> str:
 
 
 def _section(text: str) -> dict[str, Any]:
-    return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
+    return {"type": "section", "text": _mrkdwn(text)}
 
 
 def _context(text: str) -> dict[str, Any]:
-    return {"type": "context", "elements": [{"type": "mrkdwn", "text": text}]}
+    return {"type": "context", "elements": [_mrkdwn(text)]}
+
+
+def _mrkdwn(text: str) -> dict[str, Any]:
+    """Return a text in which Slack makes no links of addresses and names."""
+    return {"type": "mrkdwn", "text": text, "verbatim": True}
+
+
+def _verbatim(text: str) -> dict[str, Any]:
+    """Return a text that Slack shows character by character, as one that is approved must be."""
+    element = {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": text}]}
+    return {"type": "rich_text", "elements": [element]}
