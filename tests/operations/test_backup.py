@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import tarfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -17,7 +18,7 @@ from deploy.external import OtherPostgres, other_postgres
 from nacl.pwhash import argon2id
 
 from counterpoint.local.backup import sealing
-from counterpoint.local.backup.archive import END, read_entries
+from counterpoint.local.backup.archive import DATABASE, END, read_entries
 from counterpoint.local.backup.create import create, create_file
 from counterpoint.local.backup.opened import OpenedBackup, open_backup
 from counterpoint.local.backup.restore import restore
@@ -111,11 +112,48 @@ def test_a_changed_file_is_refused(file: Path, tmp_path: Path) -> None:
         ([*entries[:-1], (END, entries[-1][1].replace(b'"code":"', b'"code":"0'))], "its hashes too"),
         ([(name, content) for name, content in entries if name != "manifest.json"], "not a backup"),
         ([(name, content.replace(b'"salt":"', b'"salt":"00')) for name, content in entries], "parameters"),
+        ([*entries[:-3], *reversed(entries[-3:-1]), entries[-1]], "its order"),
+        ([*entries[:-1], (entries[-2][0], b""), entries[-1]], "two entries"),
+        ([*entries[:-1], ("other", b""), entries[-1]], "no backup has"),
     ):
         write(changed, other)
         assert named in problem(changed)
     changed.write_bytes(b"no archive")
     assert problem(changed).startswith("backup_damaged")
+
+
+def test_a_file_that_changes_after_it_was_checked_is_not_loaded(file: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    with file.open("rb") as backup:
+        entries = list(read_entries(backup))
+    write(copy, entries)
+    opened = open_backup(copy, PASSPHRASE, VERSION)
+    write(copy, [(name, content + b" " if name.startswith(DATABASE) else content) for name, content in entries])
+    with pytest.raises(Permanent, match="changed"):
+        next(opened.database())
+
+
+def test_an_entry_that_is_not_stored_as_it_is_is_refused(tmp_path: Path) -> None:
+    """A link, or a file with holes, whose size says nothing about the size of the backup."""
+    path = tmp_path / "file"
+    for kind, headers in ((tarfile.SYMTYPE, {}), (tarfile.REGTYPE, {"GNU.sparse.map": "0,1", "GNU.sparse.size": "1"})):
+        with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
+            entry = tarfile.TarInfo("manifest.json")
+            entry.type, entry.pax_headers, entry.size = kind, headers, 0 if kind == tarfile.SYMTYPE else 1
+            tar.addfile(entry, BytesIO(b"x"))
+        assert "no backup has" in problem(path), kind
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="writes to /dev/full")
+def test_a_full_disk_is_an_error_of_one_line(stack: Stack) -> None:
+    environment = {**os.environ, "COUNTERPOINT_BACKUP_PASSPHRASE": PASSPHRASE}
+    command = [COMMAND, "backup", "-", "--data-dir", stack.data_dir]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            command, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )  # fmt: skip
+    assert done.returncode != 0
+    assert done.stderr.startswith("counterpoint: No space left on device\n")
 
 
 def names(folder: Path) -> list[str]:

@@ -54,8 +54,8 @@ def _unreachable(settings: ProvisionSettings, error: BaseException) -> CheckResu
     text = str(error).lower()
     if "authorization" in text or "authentication" in text:
         return CheckResult.failed(CHECK, f"{where} (login {settings.nats_user})", _USERS)
-    if isinstance(error, ssl.SSLError) or "certificate" in text or "tls" in text:
-        remedy = "name the CA of its certificate by COUNTERPOINT_NATS_CA, and its host as in the certificate"
+    if isinstance(error, ssl.SSLError | FileNotFoundError) or "certificate" in text or "tls" in text:
+        remedy = "name the CA of its certificate by COUNTERPOINT_NATS_CA, an absolute path, and its host as certified"
         return CheckResult.failed(CHECK, where, remedy)
     return CheckResult.failed(CHECK, where, "start the server, or correct COUNTERPOINT_NATS_URL")
 
@@ -90,7 +90,7 @@ def _limits(check: str, account: AccountInfo, streams_bytes: int, streams: int) 
         return CheckResult.failed(
             check, "; ".join(short), "raise these limits of the account, or lower COUNTERPOINT_STREAMS_BYTES"
         )
-    return CheckResult.ok(check, f"enabled, {streams_bytes >> 20} MiB for the streams are allowed")
+    return CheckResult.ok(check, "enabled, and the limits of the account suffice")
 
 
 async def _stream(js: JetStreamContext, spec: StreamSpec) -> list[CheckResult]:
