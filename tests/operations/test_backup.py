@@ -17,6 +17,7 @@ import pytest_asyncio
 from deploy.external import OtherPostgres, other_postgres
 from nacl.pwhash import argon2id
 
+from counterpoint.bus.check_result import Level
 from counterpoint.local.backup import sealing
 from counterpoint.local.backup.archive import DATABASE, END, read_entries
 from counterpoint.local.backup.create import create, create_file
@@ -24,6 +25,7 @@ from counterpoint.local.backup.opened import OpenedBackup, open_backup
 from counterpoint.local.backup.restore import restore
 from counterpoint.local.backup.verify import verify
 from counterpoint.local.credentials import Credentials, load_credentials, read_credentials
+from counterpoint.local.doctor.machine import examine_folder
 from counterpoint.local.postgres import roles_sql
 from counterpoint.local.private_files import private_folder
 from counterpoint.local.service import NATS_USERS
@@ -218,6 +220,7 @@ async def test_an_interrupted_restore_is_refused_by_up_and_can_be_repeated(
     with pytest.raises(Permanent) as refused:
         await Stack(folder, http_port=0).start()
     assert refused.value.code == "restore_unfinished"
+    assert examine_folder(folder, local_settings())[0].level == Level.FAILED
     await restore(opened, folder)
     assert not (folder / RESTORING).exists()
     kept, original = (read_credentials(each / "secrets.json") for each in (folder, stack.data_dir))

@@ -117,7 +117,7 @@ def _finish(data_dir: Path, backup: OpenedBackup, credentials: Credentials) -> N
     path = checkpoint_file(data_dir)
     if backup.checkpoints and not path.exists():
         private_folder(path.parent)
-        write_private(path, backup.checkpoints.decode())
+        write_private(path, backup.checkpoints.decode(errors="replace"))
     write_private(data_dir / SETTINGS_FILE, backup.settings.decode())
     write_private(data_dir / "secrets.json", credentials.model_dump_json(indent=1))
 

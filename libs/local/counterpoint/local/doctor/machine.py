@@ -13,7 +13,7 @@ from counterpoint.bus.check_result import CheckResult
 from counterpoint.local.disk_space import MIB, reserve_streams
 from counterpoint.local.listen_addresses import exposure, listen_addresses
 from counterpoint.local.settings import LocalSettings
-from counterpoint.local.state_file import is_free
+from counterpoint.local.state_file import RESTORING, is_free
 from counterpoint.proto.errors import Permanent
 
 PYTHONS = (3, 11), (3, 13)
@@ -50,6 +50,9 @@ def examine_folder(data_dir: Path, settings: LocalSettings) -> list[CheckResult]
     if (denied := _denied(data_dir, existing)) is not None:
         remedy = f"run this as its owner, or choose another folder by --data-dir: {data_dir}"
         return [CheckResult.failed("data folder", f"{denied} cannot be read and written", remedy)]
+    if (data_dir / RESTORING).exists():
+        remedy = "run the restore again, or delete the folder"
+        return [CheckResult.failed("data folder", f"a restore into {data_dir} was interrupted", remedy)]
     findings = [CheckResult.ok("data folder", str(data_dir))]
     for private in (data_dir, data_dir / "secrets.json"):
         if private.exists() and stat.S_IMODE(private.stat().st_mode) & 0o077:
