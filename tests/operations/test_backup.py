@@ -203,10 +203,8 @@ def test_a_folder_without_a_house_has_no_backup(tmp_path: Path) -> None:
     assert names(tmp_path) == ["there"]
 
 
-async def test_an_interrupted_restore_is_refused_by_up_and_can_be_repeated(
-    file: Path, opened: OpenedBackup, stack: Stack, tmp_path: Path
-) -> None:
-    folder = tmp_path / "data"
+async def interrupt_restore(file: Path, folder: Path) -> None:
+    """Kill a restore once it has begun to make the database."""
     process = await asyncio.create_subprocess_exec(
         COMMAND, "restore", file, "--data-dir", folder,
         env={**os.environ, "COUNTERPOINT_BACKUP_PASSPHRASE": PASSPHRASE}, stderr=asyncio.subprocess.DEVNULL,
@@ -216,21 +214,9 @@ async def test_an_interrupted_restore_is_refused_by_up_and_can_be_repeated(
         await asyncio.sleep(0)
     process.send_signal(signal.SIGKILL)
     await process.wait()
-    assert (folder / RESTORING).exists()
-    with pytest.raises(Permanent) as refused:
-        await Stack(folder, http_port=0).start()
-    assert refused.value.code == "restore_unfinished"
-    assert examine_folder(folder, local_settings())[0].level == Level.FAILED
-    await restore(opened, folder)
-    assert not (folder / RESTORING).exists()
-    kept, original = (read_credentials(each / "secrets.json") for each in (folder, stack.data_dir))
-    assert kept == original
-    assert (folder / "secrets.json").stat().st_mode & 0o077 == 0
-    with pytest.raises(CounterpointError, match="not_empty"):
-        await restore(opened, folder)
 
 
-async def test_a_house_moves_to_a_server_of_its_owner_and_back(
+async def test_a_house_moves_to_a_server_of_its_owner_and_back_by_a_restore_that_is_killed_and_repeated(
     opened: OpenedBackup, external: Callable[[str], None], tmp_path: Path
 ) -> None:
     async with other_postgres(tmp_path / "server") as server:
@@ -253,8 +239,20 @@ async def test_a_house_moves_to_a_server_of_its_owner_and_back(
         with (tmp_path / "back").open("wb") as output:
             await create(folder, output, PASSPHRASE, VERSION)
     external("")
-    await restore(open_backup(tmp_path / "back", PASSPHRASE, VERSION), tmp_path / "laptop")
-    assert not (tmp_path / "laptop" / RESTORING).exists()
+    laptop = tmp_path / "laptop"
+    await interrupt_restore(tmp_path / "back", laptop)
+    assert (laptop / RESTORING).exists()
+    assert examine_folder(laptop, local_settings())[0].level == Level.FAILED
+    with pytest.raises(Permanent) as refused:
+        await Stack(laptop, http_port=0).start()
+    assert refused.value.code == "restore_unfinished"
+    back = open_backup(tmp_path / "back", PASSPHRASE, VERSION)
+    await restore(back, laptop)
+    assert not (laptop / RESTORING).exists()
+    assert read_credentials(laptop / "secrets.json") == restored
+    assert (laptop / "secrets.json").stat().st_mode & 0o077 == 0
+    with pytest.raises(CounterpointError, match="not_empty"):
+        await restore(back, laptop)
 
 
 def counts(server: OtherPostgres) -> str:
