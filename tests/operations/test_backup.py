@@ -224,12 +224,18 @@ async def test_a_house_moves_to_a_server_of_its_owner_and_back_by_a_restore_that
         own = load_credentials(folder / "secrets.json", NATS_USERS)
         server.run(roles_sql(own.postgres))
         external(server.server)
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr("counterpoint.local.backup.restore._finish", interrupted)
+            await restore(opened, folder)
+        loaded = counts(server)
         await restore(opened, folder)
+        assert not (folder / RESTORING).exists()
         restored = read_credentials(folder / "secrets.json")
         assert restored is not None
         assert restored.postgres == own.postgres
         assert restored.admin_token == opened.credentials.admin_token
         there = counts(server)
+        assert there == loaded
         (tmp_path / "other").mkdir()
         (tmp_path / "other" / "secrets.json").write_text((folder / "secrets.json").read_text())
         with pytest.raises(Permanent, match="content of this installation"):
@@ -253,6 +259,11 @@ async def test_a_house_moves_to_a_server_of_its_owner_and_back_by_a_restore_that
     assert (laptop / "secrets.json").stat().st_mode & 0o077 == 0
     with pytest.raises(CounterpointError, match="not_empty"):
         await restore(back, laptop)
+
+
+def interrupted(*_: object) -> None:
+    """Replace the end of a restore, when the database is loaded."""
+    raise KeyboardInterrupt
 
 
 def counts(server: OtherPostgres) -> str:

@@ -73,6 +73,11 @@ def test_a_server_that_is_no_valkey_is_found(tmp_path: Path, monkeypatch: pytest
     assert "not that of Valkey" in found.detail
 
 
+def test_an_absent_bus_is_found_before_the_first_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERPOINT_NATS_URL", "nats://127.0.0.1:1")
+    assert "COUNTERPOINT_NATS_URL" in checks(tmp_path)["nats"].remedy
+
+
 def _answer(server: socket.socket) -> None:
     """Answer one client as a web server does."""
     client, _ = server.accept()

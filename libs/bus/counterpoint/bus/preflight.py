@@ -27,6 +27,11 @@ _TIMEOUT_S = 5
 
 async def examine(settings: ProvisionSettings) -> list[CheckResult]:
     """Check the login of the provisioner, JetStream, its limits, streams of the same names, and the clock."""
+    failures: list[Exception] = []
+
+    async def failed(error: Exception) -> None:
+        failures.append(error)
+
     try:
         client = await nats.connect(
             settings.nats_url,
@@ -35,10 +40,15 @@ async def examine(settings: ProvisionSettings) -> list[CheckResult]:
             inbox_prefix=subjects.inbox_prefix(settings.nats_user).encode(),
             connect_timeout=_TIMEOUT_S,
             allow_reconnect=False,
+            # The first connection is also retried, by default for minutes; 0 means without limit.
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            error_cb=failed,
             tls=settings.tls(),
         )
     except (nats.errors.Error, OSError, ssl.SSLError, TimeoutError, ValueError) as error:
-        return [_unreachable(settings, error)]
+        reason = failures[-1] if isinstance(error, nats.errors.NoServersError) and failures else error
+        return [_unreachable(settings, reason)]
     try:
         version = client.connected_server_version
         reached = CheckResult.ok(

@@ -19,7 +19,7 @@ async def examine_nats(
     env = {
         "COUNTERPOINT_NATS_URL": url,
         "COUNTERPOINT_NATS_USER": "provisioner",
-        "COUNTERPOINT_NATS_PASSWORD": credentials.nats.get("provisioner", ""),
+        "COUNTERPOINT_NATS_PASSWORD": credentials.nats["provisioner"],
     }
     if streams_bytes is not None:
         env["COUNTERPOINT_STREAMS_BYTES"] = str(streams_bytes)
