@@ -149,7 +149,7 @@ def test_an_entry_that_is_not_stored_as_it_is_is_refused(tmp_path: Path) -> None
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="writes to /dev/full")
 def test_a_full_disk_is_an_error_of_one_line(stack: Stack) -> None:
     environment = {**os.environ, "COUNTERPOINT_BACKUP_PASSPHRASE": PASSPHRASE}
-    command = [COMMAND, "backup", "-", "--data-dir", stack.data_dir]
+    command: list[str | Path] = [COMMAND, "backup", "-", "--data-dir", stack.data_dir]
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             command, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False
@@ -224,9 +224,10 @@ async def test_a_house_moves_to_a_server_of_its_owner_and_back_by_a_restore_that
         own = load_credentials(folder / "secrets.json", NATS_USERS)
         server.run(roles_sql(own.postgres))
         external(server.server)
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        with pytest.MonkeyPatch.context() as patch:
             patch.setattr("counterpoint.local.backup.restore._finish", interrupted)
-            await restore(opened, folder)
+            with pytest.raises(KeyboardInterrupt):
+                await restore(opened, folder)
         loaded = counts(server)
         await restore(opened, folder)
         assert not (folder / RESTORING).exists()
