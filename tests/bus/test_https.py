@@ -14,7 +14,7 @@ from counterpoint.cli.address import Address
 TLS = Path(__file__).parents[1] / "data" / "tls"
 
 
-def trusting(certificate: str, *, pinned: bool = True) -> httpx.AsyncClient:
+def trusting(certificate: str | Path, *, pinned: bool = True) -> httpx.AsyncClient:
     verify = Address("", "", TLS / certificate, pinned=pinned).verification()
     return httpx.AsyncClient(verify=verify, trust_env=False)
 
@@ -33,6 +33,17 @@ async def port() -> AsyncIterator[int]:
 async def test_the_pinned_certificate_is_accepted_for_any_name(port: int) -> None:
     async with trusting("cert.pem") as http:
         assert (await http.get(f"https://127.0.0.1:{port}/livez")).text == "ok"
+
+
+async def test_of_a_pinned_chain_only_the_first_certificate_is_trusted(port: int, tmp_path: Path) -> None:
+    ours, other = ((TLS / name).read_text() for name in ("cert.pem", "other.pem"))
+    (tmp_path / "ours").write_text(ours + other)
+    (tmp_path / "other").write_text(other + ours)
+    async with trusting(tmp_path / "ours") as http:
+        assert (await http.get(f"https://127.0.0.1:{port}/livez")).text == "ok"
+    async with trusting(tmp_path / "other") as http:
+        with pytest.raises(httpx.ConnectError, match="certificate"):
+            await http.get(f"https://127.0.0.1:{port}/livez")
 
 
 async def test_another_certificate_and_another_name_are_refused(port: int) -> None:

@@ -23,7 +23,7 @@ HEAVY = {"numpy", "nats-py", "asyncpg", "onnxruntime", "faststream", "pixeltable
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `make dist` builds."""
+    """The folder that `make dist` builds."""
     folder = tmp_path_factory.mktemp("dist")
     subprocess.run([sys.executable, DIST, folder], check=True)
     return folder

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import tarfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -16,13 +17,15 @@ import pytest_asyncio
 from deploy.external import OtherPostgres, other_postgres
 from nacl.pwhash import argon2id
 
+from counterpoint.bus.check_result import Level
 from counterpoint.local.backup import sealing
-from counterpoint.local.backup.archive import END, read_entries
+from counterpoint.local.backup.archive import DATABASE, END, read_entries
 from counterpoint.local.backup.create import create, create_file
 from counterpoint.local.backup.opened import OpenedBackup, open_backup
 from counterpoint.local.backup.restore import restore
 from counterpoint.local.backup.verify import verify
 from counterpoint.local.credentials import Credentials, load_credentials, read_credentials
+from counterpoint.local.doctor.machine import examine_folder
 from counterpoint.local.postgres import roles_sql
 from counterpoint.local.private_files import private_folder
 from counterpoint.local.service import NATS_USERS
@@ -111,11 +114,48 @@ def test_a_changed_file_is_refused(file: Path, tmp_path: Path) -> None:
         ([*entries[:-1], (END, entries[-1][1].replace(b'"code":"', b'"code":"0'))], "its hashes too"),
         ([(name, content) for name, content in entries if name != "manifest.json"], "not a backup"),
         ([(name, content.replace(b'"salt":"', b'"salt":"00')) for name, content in entries], "parameters"),
+        ([*entries[:-3], *reversed(entries[-3:-1]), entries[-1]], "its order"),
+        ([*entries[:-1], (entries[-2][0], b""), entries[-1]], "two entries"),
+        ([*entries[:-1], ("other", b""), entries[-1]], "no backup has"),
     ):
         write(changed, other)
         assert named in problem(changed)
     changed.write_bytes(b"no archive")
     assert problem(changed).startswith("backup_damaged")
+
+
+def test_a_file_that_changes_after_it_was_checked_is_not_loaded(file: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    with file.open("rb") as backup:
+        entries = list(read_entries(backup))
+    write(copy, entries)
+    opened = open_backup(copy, PASSPHRASE, VERSION)
+    write(copy, [(name, content + b" " if name.startswith(DATABASE) else content) for name, content in entries])
+    with pytest.raises(Permanent, match="changed"):
+        next(opened.database())
+
+
+def test_an_entry_that_is_not_stored_as_it_is_is_refused(tmp_path: Path) -> None:
+    """A link, or a file with holes, whose size says nothing about the size of the backup."""
+    path = tmp_path / "file"
+    for kind, headers in ((tarfile.SYMTYPE, {}), (tarfile.REGTYPE, {"GNU.sparse.map": "0,1", "GNU.sparse.size": "1"})):
+        with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
+            entry = tarfile.TarInfo("manifest.json")
+            entry.type, entry.pax_headers, entry.size = kind, headers, 0 if kind == tarfile.SYMTYPE else 1
+            tar.addfile(entry, BytesIO(b"x"))
+        assert "no backup has" in problem(path), kind
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="writes to /dev/full")
+def test_a_full_disk_is_an_error_of_one_line(stack: Stack) -> None:
+    environment = {**os.environ, "COUNTERPOINT_BACKUP_PASSPHRASE": PASSPHRASE}
+    command: list[str | Path] = [COMMAND, "backup", "-", "--data-dir", stack.data_dir]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            command, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )  # fmt: skip
+    assert done.returncode != 0
+    assert done.stderr.startswith("counterpoint: No space left on device\n")
 
 
 def names(folder: Path) -> list[str]:
@@ -163,10 +203,8 @@ def test_a_folder_without_a_house_has_no_backup(tmp_path: Path) -> None:
     assert names(tmp_path) == ["there"]
 
 
-async def test_an_interrupted_restore_is_refused_by_up_and_can_be_repeated(
-    file: Path, opened: OpenedBackup, stack: Stack, tmp_path: Path
-) -> None:
-    folder = tmp_path / "data"
+async def interrupt_restore(file: Path, folder: Path) -> None:
+    """Kill a restore once it has begun to make the database."""
     process = await asyncio.create_subprocess_exec(
         COMMAND, "restore", file, "--data-dir", folder,
         env={**os.environ, "COUNTERPOINT_BACKUP_PASSPHRASE": PASSPHRASE}, stderr=asyncio.subprocess.DEVNULL,
@@ -176,20 +214,9 @@ async def test_an_interrupted_restore_is_refused_by_up_and_can_be_repeated(
         await asyncio.sleep(0)
     process.send_signal(signal.SIGKILL)
     await process.wait()
-    assert (folder / RESTORING).exists()
-    with pytest.raises(Permanent) as refused:
-        await Stack(folder, http_port=0).start()
-    assert refused.value.code == "restore_unfinished"
-    await restore(opened, folder)
-    assert not (folder / RESTORING).exists()
-    kept, original = (read_credentials(each / "secrets.json") for each in (folder, stack.data_dir))
-    assert kept == original
-    assert (folder / "secrets.json").stat().st_mode & 0o077 == 0
-    with pytest.raises(CounterpointError, match="not_empty"):
-        await restore(opened, folder)
 
 
-async def test_a_house_moves_to_a_server_of_its_owner_and_back(
+async def test_a_house_moves_to_a_server_of_its_owner_and_back_by_a_restore_that_is_killed_and_repeated(
     opened: OpenedBackup, external: Callable[[str], None], tmp_path: Path
 ) -> None:
     async with other_postgres(tmp_path / "server") as server:
@@ -197,12 +224,19 @@ async def test_a_house_moves_to_a_server_of_its_owner_and_back(
         own = load_credentials(folder / "secrets.json", NATS_USERS)
         server.run(roles_sql(own.postgres))
         external(server.server)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("counterpoint.local.backup.restore._finish", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                await restore(opened, folder)
+        loaded = counts(server)
         await restore(opened, folder)
+        assert not (folder / RESTORING).exists()
         restored = read_credentials(folder / "secrets.json")
         assert restored is not None
         assert restored.postgres == own.postgres
         assert restored.admin_token == opened.credentials.admin_token
         there = counts(server)
+        assert there == loaded
         (tmp_path / "other").mkdir()
         (tmp_path / "other" / "secrets.json").write_text((folder / "secrets.json").read_text())
         with pytest.raises(Permanent, match="content of this installation"):
@@ -212,8 +246,25 @@ async def test_a_house_moves_to_a_server_of_its_owner_and_back(
         with (tmp_path / "back").open("wb") as output:
             await create(folder, output, PASSPHRASE, VERSION)
     external("")
-    await restore(open_backup(tmp_path / "back", PASSPHRASE, VERSION), tmp_path / "laptop")
-    assert not (tmp_path / "laptop" / RESTORING).exists()
+    laptop = tmp_path / "laptop"
+    await interrupt_restore(tmp_path / "back", laptop)
+    assert (laptop / RESTORING).exists()
+    assert examine_folder(laptop, local_settings())[0].level == Level.FAILED
+    with pytest.raises(Permanent) as refused:
+        await Stack(laptop, http_port=0).start()
+    assert refused.value.code == "restore_unfinished"
+    back = open_backup(tmp_path / "back", PASSPHRASE, VERSION)
+    await restore(back, laptop)
+    assert not (laptop / RESTORING).exists()
+    assert read_credentials(laptop / "secrets.json") == restored
+    assert (laptop / "secrets.json").stat().st_mode & 0o077 == 0
+    with pytest.raises(CounterpointError, match="not_empty"):
+        await restore(back, laptop)
+
+
+def interrupted(*_: object) -> None:
+    """Replace the end of a restore, when the database is loaded."""
+    raise KeyboardInterrupt
 
 
 def counts(server: OtherPostgres) -> str:

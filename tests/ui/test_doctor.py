@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,37 @@ def test_a_file_and_open_rights_are_found(tmp_path: Path) -> None:
     found = checks(tmp_path)
     assert found["data folder"].level == Level.WARNING
     assert found["secrets"].level == Level.FAILED
+
+
+def test_content_of_another_user_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    foreign = tmp_path / "state.json"
+    foreign.write_text("{}")
+    monkeypatch.setattr(os, "access", lambda path, mode: path != foreign)
+    found = checks(tmp_path)["data folder"]
+    assert found.level == Level.FAILED
+    assert str(foreign) in found.detail
+
+
+def test_a_server_that_is_no_valkey_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("COUNTERPOINT_VALKEY_URL", f"redis://127.0.0.1:{server.getsockname()[1]}")
+        threading.Thread(target=_answer, args=(server,), daemon=True).start()
+        found = checks(tmp_path)["valkey"]
+    assert found.level == Level.FAILED
+    assert "not that of Valkey" in found.detail
+
+
+def test_an_absent_bus_is_found_before_the_first_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERPOINT_NATS_URL", "nats://127.0.0.1:1")
+    assert "COUNTERPOINT_NATS_URL" in checks(tmp_path)["nats"].remedy
+
+
+def _answer(server: socket.socket) -> None:
+    """Answer one client as a web server does."""
+    client, _ = server.accept()
+    with client:
+        client.recv(1000)
+        client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
 def test_an_absent_program_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

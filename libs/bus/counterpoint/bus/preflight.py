@@ -27,6 +27,11 @@ _TIMEOUT_S = 5
 
 async def examine(settings: ProvisionSettings) -> list[CheckResult]:
     """Check the login of the provisioner, JetStream, its limits, streams of the same names, and the clock."""
+    failures: list[Exception] = []
+
+    async def failed(error: Exception) -> None:
+        failures.append(error)
+
     try:
         client = await nats.connect(
             settings.nats_url,
@@ -35,10 +40,15 @@ async def examine(settings: ProvisionSettings) -> list[CheckResult]:
             inbox_prefix=subjects.inbox_prefix(settings.nats_user).encode(),
             connect_timeout=_TIMEOUT_S,
             allow_reconnect=False,
+            # The first connection is also retried, by default for minutes; 0 means without limit.
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            error_cb=failed,
             tls=settings.tls(),
         )
     except (nats.errors.Error, OSError, ssl.SSLError, TimeoutError, ValueError) as error:
-        return [_unreachable(settings, error)]
+        reason = failures[-1] if isinstance(error, nats.errors.NoServersError) and failures else error
+        return [_unreachable(settings, reason)]
     try:
         version = client.connected_server_version
         reached = CheckResult.ok(
@@ -54,8 +64,8 @@ def _unreachable(settings: ProvisionSettings, error: BaseException) -> CheckResu
     text = str(error).lower()
     if "authorization" in text or "authentication" in text:
         return CheckResult.failed(CHECK, f"{where} (login {settings.nats_user})", _USERS)
-    if isinstance(error, ssl.SSLError) or "certificate" in text or "tls" in text:
-        remedy = "name the CA of its certificate by COUNTERPOINT_NATS_CA, and its host as in the certificate"
+    if isinstance(error, ssl.SSLError | FileNotFoundError) or "certificate" in text or "tls" in text:
+        remedy = "name the CA of its certificate by COUNTERPOINT_NATS_CA, an absolute path, and its host as certified"
         return CheckResult.failed(CHECK, where, remedy)
     return CheckResult.failed(CHECK, where, "start the server, or correct COUNTERPOINT_NATS_URL")
 
@@ -90,7 +100,7 @@ def _limits(check: str, account: AccountInfo, streams_bytes: int, streams: int) 
         return CheckResult.failed(
             check, "; ".join(short), "raise these limits of the account, or lower COUNTERPOINT_STREAMS_BYTES"
         )
-    return CheckResult.ok(check, f"enabled, {streams_bytes >> 20} MiB for the streams are allowed")
+    return CheckResult.ok(check, "enabled, and the limits of the account suffice")
 
 
 async def _stream(js: JetStreamContext, spec: StreamSpec) -> list[CheckResult]:

@@ -19,7 +19,7 @@ FOLDER = ".counterpoint"
 class Address:
     """Base URL of the HTTP API, and a bearer token.
 
-    `ca` is a file of trusted certificates; if it is `pinned`, the server may present only one of them, for any name.
+    `ca` is a file of trusted certificates; if it is `pinned`, the server may present only the first one, for any name.
     """
 
     url: str
@@ -33,10 +33,12 @@ class Address:
             return True
         import ssl
 
-        context = ssl.create_default_context(cafile=self.ca)
-        if self.pinned:
-            context.check_hostname = False
-            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        if not self.pinned:
+            return ssl.create_default_context(cafile=self.ca)
+        first, end, _ = self.ca.read_text().partition(ssl.PEM_FOOTER)
+        context = ssl.create_default_context(cadata=first + end)
+        context.check_hostname = False
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         return context
 
 

@@ -3,6 +3,7 @@
 Each module of the package `commands` defines one command. A subpackage is a group of commands and defines `GROUP`.
 """
 
+import errno
 import importlib
 import inspect
 import pkgutil
@@ -127,9 +128,10 @@ def _exit_code(session: CommandSession, work: Callable[[], Exit | None]) -> int:
         session.failed(CommandError(str(error)))
         return Exit.FAILED
     except OSError as error:
-        if error.filename is None:
+        if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        session.failed(CommandError(f"{error.filename}: {error.strerror}"))
+        where = f"{error.filename}: " if error.filename is not None else ""
+        session.failed(CommandError(f"{where}{error.strerror}"))
         return Exit.FAILED
     except KeyboardInterrupt:
         return Exit.FAILED

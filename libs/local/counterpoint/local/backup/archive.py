@@ -7,7 +7,7 @@
 | `checkpoints/NUMBER` | the signed checkpoints of the audit log, in parts |
 | `settings.json` | the effective settings of each service, without secrets |
 | `database/NUMBER` | the output of `pg_dump`, in parts |
-| `end.json` | the SHA-256 of every entry before, and their authentication code |
+| `end.json` | the SHA-256 of every entry before, in order, and their authentication code |
 """
 
 import json
@@ -16,7 +16,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from hashlib import sha256
-from io import BytesIO
 from typing import BinaryIO
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -57,7 +56,7 @@ class BackupWriter:
     """Writes the entries to a stream, which need not be seekable."""
 
     def __init__(self, output: BinaryIO, seal: Seal) -> None:
-        self._tar = tarfile.open(fileobj=output, mode="w|", format=tarfile.PAX_FORMAT)  # noqa: SIM115
+        self._output = output
         self._seal = seal
         self._hashes: dict[str, str] = {}
         self._parts: Counter[str] = Counter()
@@ -77,13 +76,17 @@ class BackupWriter:
         """Write the last entry and the end of the archive."""
         code = self._seal.sign(_canonical(self._hashes))
         self._write(END, End(entries=self._hashes, code=code).model_dump_json().encode())
-        self._tar.close()
+        self._put(bytes(2 * tarfile.BLOCKSIZE))
 
     def _write(self, name: str, content: bytes) -> None:
         entry = tarfile.TarInfo(name)
         entry.size, entry.mode, entry.mtime = len(content), 0o600, int(time.time())
-        self._tar.addfile(entry, BytesIO(content))
+        self._put(entry.tobuf(tarfile.PAX_FORMAT), content, bytes(-len(content) % tarfile.BLOCKSIZE))
         self.bytes += len(content)
+
+    def _put(self, *blocks: bytes) -> None:
+        self._output.writelines(blocks)
+        self._output.flush()
 
 
 def read_entries(stream: BinaryIO) -> Iterator[tuple[str, bytes]]:
@@ -91,8 +94,8 @@ def read_entries(stream: BinaryIO) -> Iterator[tuple[str, bytes]]:
     try:
         with tarfile.open(fileobj=stream, mode="r|") as tar:
             for entry in tar:
-                file = tar.extractfile(entry)
-                if file is None or entry.size > _ENTRY_BYTES:
+                file = tar.extractfile(entry) if entry.isreg() and not entry.issparse() else None
+                if file is None or entry.size > _ENTRY_BYTES or not _ours(entry.name):
                     raise damaged(f"it has an entry {entry.name!r} that no backup has")
                 yield entry.name, file.read()
                 if entry.name == END:
@@ -120,8 +123,13 @@ def check_end(content: bytes, hashes: dict[str, str], seal: Seal) -> None:
         wrong = sorted(name for name in end.entries.keys() | hashes.keys() if end.entries.get(name) != hashes.get(name))
         raise damaged(f"these entries were changed, added or removed: {', '.join(wrong[:5])}")
     if not seal.signed(_canonical(hashes), end.code):
-        raise damaged("its content was changed and its hashes too")
+        raise damaged("its content was changed and its hashes too, or its order")
+
+
+def _ours(name: str) -> bool:
+    return name in (MANIFEST, KEYS, SETTINGS, END) or name.startswith((CHECKPOINTS, DATABASE))
 
 
 def _canonical(hashes: dict[str, str]) -> bytes:
-    return json.dumps(hashes, sort_keys=True).encode()
+    """Return the hashes as signed, in the order of the entries."""
+    return json.dumps(hashes).encode()

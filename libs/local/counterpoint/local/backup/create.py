@@ -53,7 +53,6 @@ def create_file(data_dir: Path, path: Path, passphrase: str, version: str) -> Ba
     try:
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as output:
             report = asyncio.run(create(data_dir, output, passphrase, version))
-            output.flush()
             os.fsync(output.fileno())
         draft.rename(path)
     finally:

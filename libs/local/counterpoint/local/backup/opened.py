@@ -27,7 +27,7 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 @dataclass(frozen=True)
 class OpenedBackup:
-    """The small entries of a complete backup. `database` reads the large ones again."""
+    """The small entries of a complete backup, and the hash of each entry. `database` reads the large ones again."""
 
     path: Path
     manifest: Manifest
@@ -35,11 +35,17 @@ class OpenedBackup:
     checkpoints: bytes
     settings: bytes
     database_bytes: int
+    hashes: dict[str, str]
 
     def database(self) -> Iterator[bytes]:
-        """Yield the parts of the output of `pg_dump`."""
+        """Yield the parts of the output of `pg_dump`. Raises `Permanent` for a file that has changed meanwhile."""
         with self.path.open("rb") as file:
-            yield from (content for name, content in read_entries(file) if name.startswith(DATABASE))
+            expected = iter(self.hashes.items())
+            for name, content in read_entries(file):
+                if name != END and next(expected, None) != (name, sha256(content).hexdigest()):
+                    raise damaged("the file has changed while it was read")
+                if name.startswith(DATABASE):
+                    yield content
 
 
 def open_backup(path: Path, passphrase: str, version: str) -> OpenedBackup:
@@ -57,6 +63,8 @@ def open_backup(path: Path, passphrase: str, version: str) -> OpenedBackup:
                 seal = Seal.derive(passphrase, manifest.salt)
             if name == END:
                 break
+            if name in hashes:
+                raise damaged(f"it has two entries {name!r}")
             hashes[name] = sha256(content).hexdigest()
             if name.startswith(DATABASE):
                 database_bytes += len(content)
@@ -72,7 +80,7 @@ def open_backup(path: Path, passphrase: str, version: str) -> OpenedBackup:
         credentials = Credentials.model_validate_json(keys)
     except ValidationError:
         raise damaged("its keys cannot be read") from None
-    return OpenedBackup(path, manifest, credentials, bytes(checkpoints), small[SETTINGS], database_bytes)
+    return OpenedBackup(path, manifest, credentials, bytes(checkpoints), small[SETTINGS], database_bytes, hashes)
 
 
 def _check_release(manifest: Manifest, version: str) -> None:

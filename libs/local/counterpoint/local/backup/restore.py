@@ -11,7 +11,7 @@ from counterpoint.local.backup.dump import load
 from counterpoint.local.backup.opened import OpenedBackup
 from counterpoint.local.backup.place import embedded
 from counterpoint.local.credentials import Credentials, read_credentials
-from counterpoint.local.doctor.jobs import examine_empty_postgres
+from counterpoint.local.doctor.jobs import examine_postgres
 from counterpoint.local.lock import acquire_lock
 from counterpoint.local.postgres import PostgresUrls, bootstrap
 from counterpoint.local.private_files import private_folder, write_private
@@ -73,7 +73,7 @@ def _begin(data_dir: Path, backup: OpenedBackup, again: bool) -> None:
 
 async def _is_empty(urls: PostgresUrls, credentials: Credentials, again: bool) -> bool:
     """Whether an external database is empty; False if an interrupted restore has loaded it. Raises `Permanent`."""
-    findings = await examine_empty_postgres(urls, credentials, os.environ)
+    findings = await examine_postgres(urls, credentials, os.environ, empty=True)
     refuse_unfit(finding for finding in findings if finding.check != CONTENT)
     content = next((finding for finding in findings if finding.check == CONTENT), None)
     if content is None or content.level == Level.OK:
@@ -113,11 +113,11 @@ def _merged(backup: Credentials, folder: Credentials | None) -> Credentials:
 
 
 def _finish(data_dir: Path, backup: OpenedBackup, credentials: Credentials) -> None:
-    """Write the small files, the credentials last."""
-    if backup.checkpoints:
-        path = checkpoint_file(data_dir)
+    """Write the small files, the credentials last. A file of later checkpoints in COUNTERPOINT_AUDIT_DIR is kept."""
+    path = checkpoint_file(data_dir)
+    if backup.checkpoints and not path.exists():
         private_folder(path.parent)
-        write_private(path, backup.checkpoints.decode())
+        write_private(path, backup.checkpoints.decode(errors="replace"))
     write_private(data_dir / SETTINGS_FILE, backup.settings.decode())
     write_private(data_dir / "secrets.json", credentials.model_dump_json(indent=1))
 

@@ -21,7 +21,9 @@ _CHECK = "counterpoint.memory.audit.check"
 async def verify(backup: OpenedBackup) -> list[dict[str, Any]]:
     """Restore the database to a temporary server and return the report of the audit log for each project."""
     async with _temporary(backup) as urls:
-        return [{"project": project, **await _checked(urls.memory, project)} for project in await _projects(urls)]
+        scopes = [json.dumps({"url": urls.memory, "project": project}) for project in await _projects(urls)]
+        reports = await _output([sys.executable, "-m", _CHECK], "\n".join(scopes).encode(), None)
+        return [json.loads(report) for report in reports.splitlines()]
 
 
 @asynccontextmanager
@@ -36,12 +38,6 @@ async def _projects(urls: PostgresUrls) -> list[str]:
     psql = [str(local_settings().postgres_bin_dir / "psql"), "--no-psqlrc", "--tuples-only", "--no-align"]
     query = "SELECT project FROM projects ORDER BY project"
     return (await _output([*psql, f"--command={query}"], b"", libpq_env(urls.owner))).split()
-
-
-async def _checked(url: str, project: str) -> dict[str, Any]:
-    scope = json.dumps({"url": url, "project": project}).encode()
-    report: dict[str, Any] = json.loads(await _output([sys.executable, "-m", _CHECK], scope, None))
-    return report
 
 
 async def _output(command: list[str], content: bytes, env: dict[str, str] | None) -> str:

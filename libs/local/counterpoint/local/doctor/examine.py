@@ -59,7 +59,7 @@ async def _servers(
     data_dir: Path, settings: LocalSettings, credentials: Credentials | None, state: Status, environ: Mapping[str, str]
 ) -> list[CheckResult]:
     """Check the external engines, the embedded ones while they run, and other configured servers."""
-    known = credentials or Credentials.make()
+    known = (credentials or Credentials.make()).with_nats_users(("provisioner",))
     found = await examine_external(settings, known, environ)
     if state.running and state.services:
         if settings.nats_url is None:

@@ -19,7 +19,7 @@ async def examine_nats(
     env = {
         "COUNTERPOINT_NATS_URL": url,
         "COUNTERPOINT_NATS_USER": "provisioner",
-        "COUNTERPOINT_NATS_PASSWORD": credentials.nats.get("provisioner", ""),
+        "COUNTERPOINT_NATS_PASSWORD": credentials.nats["provisioner"],
     }
     if streams_bytes is not None:
         env["COUNTERPOINT_STREAMS_BYTES"] = str(streams_bytes)
@@ -29,22 +29,12 @@ async def examine_nats(
 
 
 async def examine_postgres(
-    urls: PostgresUrls, credentials: Credentials, inherited: Mapping[str, str]
+    urls: PostgresUrls, credentials: Credentials, inherited: Mapping[str, str], *, empty: bool = False
 ) -> list[CheckResult]:
-    """Check a PostgreSQL server with the superuser's login; with those of the roles if they exist already."""
-    return await _examine_postgres(urls, credentials, inherited)
+    """Check a PostgreSQL server with the superuser's login; with those of the roles if they exist already.
 
-
-async def examine_empty_postgres(
-    urls: PostgresUrls, credentials: Credentials, inherited: Mapping[str, str]
-) -> list[CheckResult]:
-    """As `examine_postgres`, with a finding `postgres content` about tables: none, ours (a warning), or others."""
-    return await _examine_postgres(urls, credentials, inherited, "--empty")
-
-
-async def _examine_postgres(
-    urls: PostgresUrls, credentials: Credentials, inherited: Mapping[str, str], *options: str
-) -> list[CheckResult]:
+    With `empty` there is also a finding `postgres content` about tables: none, ours (a warning), or others.
+    """
     env = {
         "COUNTERPOINT_POSTGRES_OWNER_URL": urls.owner,
         "COUNTERPOINT_POSTGRES_URL": urls.memory,
@@ -52,7 +42,8 @@ async def _examine_postgres(
     }
     if not urls.prepared:
         env["COUNTERPOINT_POSTGRES_ADMIN_URL"] = urls.admin
-    return await _run("postgres", ("counterpoint.memory.record.preflight", *options), env, inherited)
+    module = ("counterpoint.memory.record.preflight", *(["--empty"] if empty else []))
+    return await _run("postgres", module, env, inherited)
 
 
 async def _run(
@@ -66,6 +57,7 @@ async def _run(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=base_environment(inherited) | env,
+        cwd="/",  # as services, so that a relative path fails here too
     )
     try:
         output, errors = await asyncio.wait_for(process.communicate(), _TIMEOUT_S)

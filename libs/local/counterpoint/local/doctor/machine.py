@@ -13,7 +13,7 @@ from counterpoint.bus.check_result import CheckResult
 from counterpoint.local.disk_space import MIB, reserve_streams
 from counterpoint.local.listen_addresses import exposure, listen_addresses
 from counterpoint.local.settings import LocalSettings
-from counterpoint.local.state_file import is_free
+from counterpoint.local.state_file import RESTORING, is_free
 from counterpoint.proto.errors import Permanent
 
 PYTHONS = (3, 11), (3, 13)
@@ -44,12 +44,15 @@ def examine_programs(settings: LocalSettings) -> list[CheckResult]:
 
 def examine_folder(data_dir: Path, settings: LocalSettings) -> list[CheckResult]:
     """Check the rights of the data folder and the free space on its disk. Creates nothing."""
-    existing = next(folder for folder in (data_dir.absolute(), *data_dir.absolute().parents) if folder.exists())
+    existing = next(folder for folder in (data_dir.absolute(), *data_dir.absolute().parents) if os.path.exists(folder))
     if not existing.is_dir():
         return [CheckResult.failed("data folder", f"{existing} is a file", "choose another folder by --data-dir")]
-    if not os.access(existing, os.W_OK | os.X_OK):
-        remedy = f"give this user the right to write there, or choose another folder by --data-dir: {data_dir}"
-        return [CheckResult.failed("data folder", f"{existing} cannot be written", remedy)]
+    if (denied := _denied(data_dir, existing)) is not None:
+        remedy = f"run this as its owner, or choose another folder by --data-dir: {data_dir}"
+        return [CheckResult.failed("data folder", f"{denied} cannot be read and written", remedy)]
+    if (data_dir / RESTORING).exists():
+        remedy = "run the restore again, or delete the folder"
+        return [CheckResult.failed("data folder", f"a restore into {data_dir} was interrupted", remedy)]
     findings = [CheckResult.ok("data folder", str(data_dir))]
     for private in (data_dir, data_dir / "secrets.json"):
         if private.exists() and stat.S_IMODE(private.stat().st_mode) & 0o077:
@@ -137,6 +140,14 @@ def _vector(bin_dir: Path) -> CheckResult:
     if shared and (Path(shared) / "extension" / "vector.control").is_file():
         return CheckResult.ok("program pgvector", "is installed beside PostgreSQL")
     return CheckResult.failed("program pgvector", f"PostgreSQL in {bin_dir} has no pgvector", _INSTALL)
+
+
+def _denied(data_dir: Path, existing: Path) -> Path | None:
+    """Return the folder, or an entry of the data folder, that this user may not read and write."""
+    if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
+        return existing
+    content = data_dir.iterdir() if data_dir.is_dir() else ()
+    return next((path for path in content if not os.access(path, os.R_OK | os.W_OK)), None)
 
 
 def _disk(data_dir: Path, existing: Path, settings: LocalSettings) -> CheckResult:

@@ -64,7 +64,7 @@ async def _valkey(url: str) -> list[CheckResult]:
     try:
         reader, writer = await asyncio.wait_for(_connect(url), _TIMEOUT_S)
         writer.write(request)
-        reply = await asyncio.wait_for(reader.read(65536), _TIMEOUT_S)
+        reply = await asyncio.wait_for(reader.read(), _TIMEOUT_S)
         writer.close()
     except _NO_ANSWER as error:
         return [
@@ -77,8 +77,10 @@ async def _valkey(url: str) -> list[CheckResult]:
         return [
             CheckResult.failed(check, f"{where}: {refused[1].strip()}", "correct the login in COUNTERPOINT_VALKEY_URL")
         ]
-    version = re.search(r"(valkey|redis)_version:(\S+)", text)
-    return [CheckResult.ok(check, f"{where}: {version[1]} {version[2]}" if version else where)]
+    if (version := re.search(r"(valkey|redis)_version:(\S+)", text)) is None:
+        remedy = "name a Valkey or Redis server by COUNTERPOINT_VALKEY_URL, with rediss:// if it speaks TLS"
+        return [CheckResult.failed(check, f"{where}: the answer is not that of Valkey", remedy)]
+    return [CheckResult.ok(check, f"{where}: {version[1]} {version[2]}")]
 
 
 async def _qdrant(url: str, api_key: str | None) -> list[CheckResult]:

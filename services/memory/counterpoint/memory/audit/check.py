@@ -1,6 +1,7 @@
 """Verification of the whole log, in a process of its own: every leaf, every chain, the tree, and the rows written.
 
-`python -m counterpoint.memory.audit.check` reads a `VerificationScope` from standard input and prints the report.
+`python -m counterpoint.memory.audit.check` reads a `VerificationScope` from each line of standard input and prints its
+report as a line.
 """
 
 import asyncio
@@ -297,8 +298,8 @@ class _Built:
 
 def main() -> None:
     """Run the process."""
-    report = asyncio.run(check(VerificationScope.model_validate_json(sys.stdin.buffer.read())))
-    sys.stdout.write(json.dumps(report))
+    for line in sys.stdin.buffer:
+        print(json.dumps(asyncio.run(check(VerificationScope.model_validate_json(line)))))
 
 
 if __name__ == "__main__":

@@ -102,8 +102,8 @@ def _unreachable(url: str, error: BaseException) -> CheckResult:
             )
         case asyncpg.InvalidCatalogNameError() | asyncpg.InsufficientPrivilegeError():
             remedy = _ROLES
-        case ssl.SSLError():
-            remedy = "append ?sslmode=verify-full&sslrootcert=CA.pem to COUNTERPOINT_POSTGRES_URL"
+        case ssl.SSLError() | FileNotFoundError():
+            remedy = "append ?sslmode=verify-full&sslrootcert=/PATH/CA.pem to COUNTERPOINT_POSTGRES_URL"
         case _:
             remedy = "start the server, or correct COUNTERPOINT_POSTGRES_URL"
     return CheckResult.failed(CHECK, where, remedy)
