@@ -1,7 +1,7 @@
 """The gateway on memory's real door, through the real LiteLLM to a provider over HTTP."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -22,13 +22,14 @@ from agents.gateway_world import (
     posted,
     unit,
 )
-from memory_service.house import House
+from memory_service.house import PERSON, House
 from memory_service.record_bodies import rest
 from prometheus_client import REGISTRY
 from starlette.responses import JSONResponse, Response
 
 from counterpoint.client import Gateway, Memory
-from counterpoint.guard.capabilities import Keyring, SigningKey, mint, unverified_grant
+from counterpoint.guard.capabilities import Keyring, SigningKey, mint, revocation_ids, unverified_grant
+from counterpoint.manager.gateway.calls import GenerateCall
 from counterpoint.manager.gateway.gateway import ModelGateway
 from counterpoint.manager.gateway.models import ModelProvider
 from counterpoint.manager.gateway.provider_limits import ProviderLimits
@@ -88,6 +89,14 @@ async def call(house: House, memory: Memory, key: str, number: int = 0) -> dict[
 def name(model: str) -> str:
     """The name by which the provider knows a model."""
     return model.partition("/")[2]
+
+
+async def begun(outside: World, made: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+    """A call that the provider has received and does not answer yet."""
+    outside.hold.clear()
+    under_way = asyncio.create_task(made)
+    await outside.arrived.wait()
+    return under_way
 
 
 async def generated(asking: Gateway, memory: Memory, key: str, **more: Any) -> Any:
@@ -493,9 +502,7 @@ class TestKilled:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
         monkeypatch.setattr("counterpoint.manager.gateway.gateway.CHECKED_EVERY_S", 60)
-        outside.hold.clear()
-        under_way = asyncio.create_task(generated(asking, memory, "k"))
-        await outside.arrived.wait()
+        under_way = await begun(outside, generated(asking, memory, "k"))
         await end_task(house, project)
         outside.hold.set()
         assert (await under_way).text == outside.text
@@ -509,9 +516,7 @@ class TestKilled:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
         monkeypatch.setattr("counterpoint.manager.gateway.gateway.CHECKED_EVERY_S", 0.02)
-        outside.hold.clear()
-        under_way = asyncio.create_task(generated(asking, memory, "k", max_tokens=50))
-        await outside.arrived.wait()
+        under_way = await begun(outside, generated(asking, memory, "k", max_tokens=50))
         await end_task(house, project)
         with pytest.raises(Permanent, match="the call was stopped"):
             await under_way
@@ -519,6 +524,21 @@ class TestKilled:
         assert (kept["state"], "ended" in kept["error"]) == ("unknown", True)
         assert total["spent_tokens"] == kept["estimate_input_tokens"] + 50
         assert (total["reserved_tokens"], total["unknown"]) == (0, 1)
+
+    async def test_a_call_is_stopped_when_its_token_is_revoked_and_its_reservation_stays(
+        self, listening: tuple[str, ModelGateway], memory: Memory, outside: World, house: House, project: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        monkeypatch.setattr("counterpoint.manager.gateway.gateway.CHECKED_EVERY_S", 0.02)
+        token = await memory.gateway_token("model")
+        under_way = await begun(outside, listening[1].call(token, "k", GenerateCall(PRICED, (("user", "?"),), 50), 60))
+        revoked = revocation_ids(token)[0]
+        write = Write(store="revocations", id=revoked, body={"revocation_id": revoked})
+        await house.done("router", house.standing(project, principal=PERSON), writes=(write,))
+        with pytest.raises(Denied, match="revoked"):
+            await under_way
+        assert (await call(house, memory, "k"))["state"] == "reserved"
+        assert (await spend(house, project))["reserved_tokens"] > 50
 
     async def test_a_call_goes_on_while_memory_is_not_reachable(
         self, memory: Memory, door: Door, outside: World, monkeypatch: pytest.MonkeyPatch

@@ -146,6 +146,22 @@ async def test_an_id_that_exists_is_a_conflict_in_either_form(house: House, proj
         await house.done("developer", origin, step="second", last=False, writes=(alone[0],), messages=(alone[1],))
 
 
+async def test_one_batch_does_not_create_a_decision_in_both_forms(house: House, project: str) -> None:
+    """Tasks of a project share batches; a statement does not see the rows that it inserts."""
+    origins = [house.handed(await house.delegated(project, task)) for task in ("t-1", "t-2")]
+    action, made = pair(project)
+    _, again = pair(project, "t-2", decision_id=made.data["decision_id"])
+    replies = await house.together(
+        house.commit("developer", origins[0], step="joint", last=False, writes=(action,), messages=(made,)),
+        house.commit("developer", origins[1], step="alone", last=False, messages=(again,)),
+    )
+    assert replies[0].status == "done"
+    assert replies[1].refusal is not None
+    assert replies[1].refusal.kind == "conflict"
+    assert await counts(house, project) == (0, 1)
+    assert (await house.verify(project))["ok"]
+
+
 async def logged(house: House, project: str, limit: int, task: str | None = None) -> list[tuple[int, str, Any]]:
     """The log in pages: position, subject and body of each message."""
     found, after = list[tuple[int, str, Any]](), 0

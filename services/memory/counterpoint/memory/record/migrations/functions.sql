@@ -128,7 +128,9 @@ BEGIN
         FROM unnest(p_writes) AS w
         WHERE w.expect = 0
           AND (w.store <> 'decisions' OR NOT EXISTS (
-              SELECT FROM records WHERE project = p_project AND decision_id = w.id))
+              SELECT FROM records WHERE project = p_project AND decision_id = w.id
+              UNION ALL
+              SELECT FROM unnest(p_writes) AS other WHERE other.decision_id = w.id))
           AND (w.decision_id IS NULL OR NOT EXISTS (
               SELECT FROM records WHERE project = p_project AND store = 'decisions' AND id = w.decision_id))
         ON CONFLICT DO NOTHING;
