@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from memory_service.house import DECISION, PERSON, WORKED, House, decision
 from memory_service.learning_project import wish
 
+from counterpoint.memory.commit.statement import _stored_with_last
 from counterpoint.memory.record.canonical import canonical
 from counterpoint.memory.record.joint_decisions import _SAME, joint_decisions
-from counterpoint.memory.record.plan import PlannedWrite
+from counterpoint.memory.record.message_bodies import StoredBody
+from counterpoint.memory.record.plan import PlannedMessage, PlannedWrite
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Get, Line, List, LogAfter, Outgoing, Write
 
@@ -80,6 +82,32 @@ def test_stamps_that_differ_and_later_versions_are_not_joint() -> None:
     for change in ({"label": 2}, {"integrity": 0}, {"author": "judge"}, {"expect": 1}, {"place": 7}):
         changed = PlannedWrite(**{name: getattr(other, name) for name in PlannedWrite.__slots__} | change)
         assert not joint_decisions("orders", (one, changed)), change
+
+
+def planned(**changes: Any) -> PlannedMessage:
+    """The planned message of a decision."""
+    fields = {
+        "id": "d", "type": DECISION, "subject": "decisions.p.developer", "task_id": "t-1", "versioned": False,
+        "audience": (), "body": "{}", "label": 1, "integrity": 2, "due_at": None, "timer": None, "live": True,
+        "stored": StoredBody("{}", (0,), None), **changes,
+    }  # fmt: skip
+    return PlannedMessage(**fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"task_id": "t-2"}, {"label": 2}, {"integrity": 1}, {"audience": ("manager",)}, {"timer": "t-1.due"},
+        {"versioned": True}, {"live": False}, {"stored": None}, {"stored": StoredBody("{}", (0,), "[]")},
+        {"type": WORKED},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)  # fmt: skip
+def test_a_message_that_differs_from_the_last_one_has_a_row_of_its_own(changes: dict[str, Any]) -> None:
+    last = planned(type=WORKED, live=False, stored=None, audience=("manager",), versioned=True)
+    assert _stored_with_last([planned(), last]) == {0: 0}
+    assert _stored_with_last([planned(**changes), last]) == {}
+    assert _stored_with_last([last, planned()]) == {}
 
 
 async def test_a_joint_decision_is_read_as_a_record(house: House, project: str) -> None:
