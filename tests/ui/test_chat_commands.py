@@ -25,7 +25,8 @@ from counterpoint.router.webhooks.chat_commands import command_in
 TOKEN = base64.b64encode(b"the security token of Teams").decode()
 SOURCES = (
     f'[[source]]\nname = "chat"\nkind = "slack"\nsecret = "{SECRET}"\nusers = {{U1 = "ann", U2 = "bot", U4 = "gone"}}\n'
-    f'[[source]]\nname = "rooms"\nkind = "teams"\nsecret = "{TOKEN}"\nusers = {{aad-1 = "ann"}}\nproject = "{PROJECT}"\n'
+    f'[[source]]\nname = "rooms"\nkind = "teams"\nsecret = "{TOKEN}"\nusers = {{aad-1 = "ann"}}\n'
+    f'project = "{PROJECT}"\n'
 )
 
 
