@@ -15,10 +15,12 @@ from counterpoint.proto.memory.operations import (
     Erase,
     Erased,
     MemoryRadius,
+    PreviewedRecord,
     Rebuild,
     Reembed,
     RestingItem,
     TakeBack,
+    TakeBackPreview,
     TakenBack,
 )
 from counterpoint.proto.memory.query import (
@@ -90,6 +92,7 @@ __all__ = [
     "MessageDied",
     "Origin",
     "Outgoing",
+    "PreviewedRecord",
     "Prove",
     "QueryPlan",
     "QueryReply",
@@ -107,6 +110,7 @@ __all__ = [
     "StepProblem",
     "StepRecord",
     "TakeBack",
+    "TakeBackPreview",
     "TakenBack",
     "TokenPurpose",
     "VectorSearch",

@@ -114,6 +114,7 @@ class EdgeWalk(Shape):
     """Edges reachable from `start` within `depth` hops.
 
     `start` are values of the edges' `source` when walking down, of `target` when walking up, of either for both.
+    `as_of` leaves out the edges written later; those that were deleted since are missing.
     """
 
     op: Literal["walk"] = "walk"
@@ -122,6 +123,7 @@ class EdgeWalk(Shape):
     direction: Literal["down", "up", "both"] = "down"
     depth: int = Field(default=10, ge=1, le=100)
     limit: int = Field(default=1000, ge=1, le=10_000)
+    as_of: AsOf | None = None
 
 
 class Dependents(Shape):

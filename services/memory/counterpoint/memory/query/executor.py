@@ -21,6 +21,7 @@ from counterpoint.memory.query.costs import costs
 from counterpoint.memory.query.dependents import dependents
 from counterpoint.memory.query.item_view import item, projects, visible
 from counterpoint.memory.query.message_log import log_page
+from counterpoint.memory.query.moments import moment
 from counterpoint.memory.query.query_scope import one_statement, store_of
 from counterpoint.memory.query.recall_sampler import Ids, RecallSampler
 from counterpoint.memory.query.recorded_steps import recorded
@@ -215,7 +216,8 @@ class QueryExecutor:
                 rows = rows[::-1] if query.newest_first else rows
                 return self._result(grant, rows[: query.limit], QueryPlan.TASK_INDEX)
             case EdgeWalk():
-                sql, values = edge_walk(query, grant.project)
+                then = await moment(connection, grant.project, query.as_of) if query.as_of is not None else None
+                sql, values = edge_walk(query, grant.project, then.seq if then is not None else None)
                 rows = await connection.fetch(sql, *values)
                 return self._result(grant, rows, QueryPlan.RECURSIVE, score="hops")
             case LogAfter():
