@@ -3,7 +3,7 @@
 import gzip
 import hashlib
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "static"
@@ -34,10 +34,13 @@ def paths() -> dict[str, Path]:
     return {path.relative_to(FOLDER).as_posix(): path for path in found}
 
 
-@cache
 def load(name: str) -> Asset:
-    """Return a file of `paths`."""
-    path = paths()[name]
+    """Return a file of `paths` as it is on the disk."""
+    return _load(path := paths()[name], path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=100)
+def _load(path: Path, _changed_ns: int) -> Asset:
     content = path.read_bytes()
     return Asset(
         media_type=_MEDIA_TYPES[path.suffix],
