@@ -44,6 +44,7 @@ from counterpoint.router.api import (
 )
 from counterpoint.router.api.context import DeliveryPlanner, RouterResources
 from counterpoint.router.authentication import Authenticator
+from counterpoint.router.console import serving, sign_in
 from counterpoint.router.hub import WOKEN_BY, Hub
 from counterpoint.router.intake.running_tasks import RunningTasks
 from counterpoint.router.mcp.endpoint import McpEndpoint
@@ -93,6 +94,8 @@ class HttpApi(FastAPI):
             projections,
             reembedding,
             webhooks,
+            sign_in,
+            serving,
         ):
             self.include_router(part.router)
         self.get("/v1/schemas/{message_type}", tags=["contract"], response_model=None)(schema)
