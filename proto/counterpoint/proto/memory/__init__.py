@@ -11,6 +11,7 @@ from counterpoint.proto.memory.commit import (
     RecordsChanged,
     Write,
 )
+from counterpoint.proto.memory.health import CacheHealth, ConsumerHealth, Health, HealthReport, RecallHealth
 from counterpoint.proto.memory.operations import (
     Erase,
     Erased,
@@ -63,10 +64,12 @@ __all__ = [
     "AsOf",
     "AuditLeaves",
     "AuditQuery",
+    "CacheHealth",
     "Checkpoints",
     "Commit",
     "CommitReply",
     "CommitRequest",
+    "ConsumerHealth",
     "CostGroup",
     "CostLine",
     "CostReport",
@@ -82,6 +85,8 @@ __all__ = [
     "Filter",
     "GatewayToken",
     "Get",
+    "Health",
+    "HealthReport",
     "HybridSearch",
     "Item",
     "Line",
@@ -99,6 +104,7 @@ __all__ = [
     "QueryRequest",
     "QueryResult",
     "Rebuild",
+    "RecallHealth",
     "RecordedAnswer",
     "RecordedMessage",
     "RecordedStep",

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from counterpoint.proto.memory.audit import AuditQuery
+from counterpoint.proto.memory.health import Health
 from counterpoint.proto.memory.operations import Rebuild, Reembed
 from counterpoint.proto.memory.request import Item, Origin, Ref, Refusal
 from counterpoint.proto.memory.steps import RecordedAnswer, RecordedStep
@@ -181,6 +182,7 @@ MemoryQuery = Annotated[
     | Cypher
     | Rebuild
     | Reembed
+    | Health
     | RecordedStep
     | RecordedAnswer
     | AuditQuery,
@@ -218,6 +220,7 @@ class QueryPlan(StrEnum):
     CYPHER = "cypher"
     REBUILD = "rebuild"
     REEMBED = "reembed"
+    HEALTH = "health"
 
 
 class QueryResult(Shape):

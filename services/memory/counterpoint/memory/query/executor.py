@@ -41,6 +41,7 @@ from counterpoint.proto.memory import (
     EdgeWalk,
     Explain,
     Get,
+    Health,
     HybridSearch,
     Item,
     Line,
@@ -236,7 +237,10 @@ class QueryExecutor:
                 return await costs(connection, grant, query)
             case RecordedStep() | RecordedAnswer():
                 return await recorded(connection, self._policy, grant, query)
-            case Cypher() | Rebuild() | Reembed() | Verify() | Prove() | Checkpoints() | AuditLeaves() | Explain():
+            case (
+                Cypher() | Rebuild() | Reembed() | Health() | Verify() | Prove() | Checkpoints() | AuditLeaves()
+                | Explain()
+            ):  # fmt: skip
                 raise AssertionError(f"{query.op} is answered beside the record")
             case _:
                 assert_never(query)
