@@ -72,6 +72,9 @@ CONTRACT = {
     "/v1/principals/{name}": {"delete"},
     "/v1/schemas/{message_type}": {"get"},
     "/v1/whoami": {"get"},
+    "/v1/incidents": {"get"},
+    "/v1/decisions": {"get"},
+    "/v1/tasks/{task_id}/card": {"get"},
     "/v1/sign-in": {"post"},
     "/v1/sign-out": {"post"},
 }

@@ -6,6 +6,7 @@ import { refreshAges } from "./format.js";
 import * as keyboard from "./keyboard.js";
 import { errorBox, mountNotices } from "./notices.js";
 import { PAGES, load, parse, to } from "./routes.js";
+import { setCaller } from "./session.js";
 import { askForToken, signOut, signedIn } from "./sign_in.js";
 
 const PROJECT = "counterpoint.project";
@@ -29,6 +30,7 @@ async function start() {
     replace(document.querySelector(".boot"), errorBox(error), h("button", { type: "button", onclick: () => location.reload() }, "Try again"));
     return;
   }
+  setCaller(caller);
   document.querySelector(".boot").remove();
   document.body.prepend(skip(), header(), main);
   whenUnauthenticated(signInAgain);
@@ -103,6 +105,7 @@ async function nameProjects() {
 async function signInAgain() {
   leave.abort();
   caller = await askForToken("You are no longer signed in: the token was revoked, or the cookie expired.");
+  setCaller(caller);
   await open();
 }
 
