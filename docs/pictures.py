@@ -78,6 +78,7 @@ async def take(browser: Browser, endpoints: Endpoints) -> None:
         for name, route in routes(endpoints).items():
             if names is None or name in names:
                 await page.goto(f"/#/{route}{'&' if '?' in route else '?'}project={PROJECT}")
+                await page.locator("main h1").wait_for()
                 await page.wait_for_timeout(SETTLE_MS)
                 written = await write(page, encoder, f"{name}{'' if names is None else '-dark'}.webp")
                 print(f"{written.relative_to(FOLDER.parent)}: {written.stat().st_size / 1024:.0f} KiB")
