@@ -46,6 +46,7 @@ from counterpoint.memory.query.epochs import Epochs
 from counterpoint.memory.record.database import PLANNED_ONCE, Database, Lease, retry_while_transient
 from counterpoint.memory.record.disk import DiskSpace
 from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.rpc.health import consumers_of
 from counterpoint.memory.search.corpus_cache import CorpusCache
 from counterpoint.memory.search.model_registry import ModelName, ModelRegistry
 from counterpoint.memory.search.rerank import Reranker
@@ -178,7 +179,10 @@ class MemoryProcess:
         if settings.checkpoints_dir is not None:
             copies = (CheckpointFile(settings.checkpoints_dir), *copies)
         self._sequencer = Sequencer(self._record, NoteKey(settings.audit_key.get_secret_value()), copies)
-        return CoreComponents(self._database, self._committer, self._causes, self._epochs, self._sequencer, copies)
+        consumers = consumers_of(connection, self._rules)
+        return CoreComponents(
+            self._database, self._committer, self._causes, self._epochs, self._sequencer, copies, consumers
+        )
 
     def _searching(self, keys: SigningKeys) -> SearchComponents:
         settings = self._settings

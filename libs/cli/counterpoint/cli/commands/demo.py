@@ -58,7 +58,7 @@ def demo(
         return Exit.FAILED
     finally:
         if keep:
-            session.note(f"the data is kept: counterpoint up --data-dir {folder}")
+            session.note(f"the data is kept: counterpoint up --data-dir {folder / 'stack'}")
         else:
             shutil.rmtree(folder)
     return print_report(session, transcript, story.name, ready_s, monotonic() - began)

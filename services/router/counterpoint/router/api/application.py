@@ -19,12 +19,16 @@ from counterpoint.router.api import (
     bulk_import,
     costs,
     dead_letters,
+    decisions,
     documents,
     entities,
     erasures,
+    health,
     incident_settings,
+    incidents,
     jobs,
     limits,
+    lineage_search,
     links,
     openapi,
     principals,
@@ -37,11 +41,13 @@ from counterpoint.router.api import (
     search,
     sessions,
     shadow,
+    task_card,
     task_line,
     tasks,
 )
 from counterpoint.router.api.context import DeliveryPlanner, RouterResources
 from counterpoint.router.authentication import Authenticator
+from counterpoint.router.console import serving, sign_in
 from counterpoint.router.hub import WOKEN_BY, Hub
 from counterpoint.router.intake.running_tasks import RunningTasks
 from counterpoint.router.mcp.endpoint import McpEndpoint
@@ -65,6 +71,8 @@ class HttpApi(FastAPI):
         for part in (
             tasks,
             task_line,
+            task_card,
+            incidents,
             replay,
             links,
             sessions,
@@ -72,11 +80,14 @@ class HttpApi(FastAPI):
             shadow,
             approvals,
             costs,
+            health,
             limits,
             streams,
+            decisions,
             documents,
             search,
             entities,
+            lineage_search,
             jobs,
             dead_letters,
             quarantines,
@@ -89,6 +100,8 @@ class HttpApi(FastAPI):
             projections,
             reembedding,
             webhooks,
+            sign_in,
+            serving,
         ):
             self.include_router(part.router)
         self.get("/v1/schemas/{message_type}", tags=["contract"], response_model=None)(schema)

@@ -15,6 +15,7 @@ from counterpoint.proto.memory import Commit, List, LogAfter, QueryResult
 from counterpoint.proto.messages import Message, ProjectName
 from counterpoint.proto.principals import Principal, Role
 from counterpoint.router.authentication import Authenticator, MemoryFor
+from counterpoint.router.cookies import cookie_token
 from counterpoint.router.hub import Hub
 from counterpoint.router.intake.interventions import Reporter
 from counterpoint.router.intake.running_tasks import RunningTasks
@@ -118,7 +119,8 @@ async def _context(
     project: Annotated[ProjectName | None, Query(description="The project; `default` without one.")] = None,
 ) -> RequestContext:
     resources: RouterResources = request.app.state.resources
-    principal = await resources.authenticator.authenticate(credentials.credentials if credentials else None)
+    token = credentials.credentials if credentials else cookie_token(request)
+    principal = await resources.authenticator.authenticate(token)
     return RequestContext(resources, principal, project or subjects.DEFAULT_PROJECT, project is not None)
 
 
