@@ -65,7 +65,7 @@ class ConsoleBrowser:
             base_url=self.url, **{"viewport": {"width": 1440, "height": 900}, "reduced_motion": "reduce"} | options
         )
         self._contexts.append(context)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         if token is not None:
             answer = await context.request.post("/v1/sign-in", data={"token": token}, headers={"Origin": self.url})
             assert answer.status == 200, await answer.text()
