@@ -1,6 +1,5 @@
 """The HTTP API: the application and its server."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -120,7 +119,12 @@ def attach(
     )
     mcp = McpEndpoint(HttpApi(resources), resources)
     server, _ = http_server(
-        mcp, settings.http_host, settings.http_port, certificate=settings.tls_cert, key=settings.tls_key
+        mcp,
+        settings.http_host,
+        settings.http_port,
+        certificate=settings.tls_cert,
+        key=settings.tls_key,
+        listener_fd=settings.http_fd,
     )
 
     def on_message(subject: str, headers: Mapping[str, str]) -> None:
@@ -130,13 +134,13 @@ def attach(
     async def http() -> None:
         for kind in WOKEN_BY:
             await service.connection.watch(subjects.live_kind(kind, "*"), on_message)
-        serving = asyncio.create_task(serve(server), name="http")
-        try:
-            await asyncio.shield(serving)
-        finally:
-            hub.close()
-            await mcp.close()
-            server.should_exit = True
-            await serving
+        await serve(server)
 
+    async def finish() -> None:
+        server.should_exit = True
+        hub.close()
+        await mcp.close()
+        await server.finish()
+
+    service.on_stop(finish)
     service.add_task(http, lambda: None if server.started else "http")
