@@ -58,4 +58,6 @@ async def test_a_request_under_way_is_answered_and_a_later_one_by_the_next_serve
 
 
 async def test_a_server_that_never_started_has_nothing_to_finish() -> None:
-    await SlowApp("idle").server(listening_socket("127.0.0.1", 0).detach()).finish()
+    server = SlowApp("idle").server(listening_socket("127.0.0.1", 0).detach())
+    await server.finish()
+    server.listener.close()
