@@ -116,6 +116,10 @@ class Traffic:
         """Return how many tasks have been started."""
         return len(self._tasks)
 
+    def ended(self) -> int:
+        """Return how many tasks have ended."""
+        return sum(task.done() for task in self._tasks.values())
+
     async def finish(self) -> TrafficCount:
         """Wait for the end of all tasks and return the count."""
         if self._tasks:

@@ -140,8 +140,13 @@ class Stack:
         """Wait without limit; raises when the supervision itself fails."""
         await self._supervisor.watch()
 
-    async def migrate(self) -> None:
-        """Migrate the database and provision the streams while services run. Raises `Transient` if a job fails."""
+    async def migrate(self, commands: Mapping[ServiceName | JobName, tuple[str, ...]] | None = None) -> None:
+        """Migrate the database and provision the streams while services run. Raises `Transient` if a job fails.
+
+        `commands` are those of another release, whose jobs are used from then on.
+        """
+        jobs: tuple[JobName, ...] = ("migrate", "provision", "index")
+        self._commands = {**self._commands, **{job: commands[job] for job in jobs if commands is not None}}
         await _together(self._run_job("migrate"), self._run_job("provision"))
 
     async def replace(self, name: ServiceName, command: tuple[str, ...] | None = None) -> None:
