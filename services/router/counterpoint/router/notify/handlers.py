@@ -197,6 +197,8 @@ class Notifications:
         if outcome.error is None:
             after = delivery.delivered(outcome.revision, outcome.ref, utc_now())
             return _planned(item, after, None)
+        if outcome.gone and (anew := delivery.without_message(outcome.error)) is not None:
+            return _planned(item, anew, utc_now())
         delay = None if outcome.final else retry_delay(item.id, delivery.attempt, outcome.retry_after_s)
         if delay is not None:
             return _planned(item, delivery.failed(outcome.error), utc_now() + delay)
