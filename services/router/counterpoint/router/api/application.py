@@ -47,6 +47,7 @@ from counterpoint.router.mcp.endpoint import McpEndpoint
 from counterpoint.router.problems import answer_with_problems
 from counterpoint.router.settings import RouterSettings
 from counterpoint.router.webhooks import endpoint as webhooks
+from counterpoint.router.webhooks.sources import WebhookSources
 
 
 class HttpApi(FastAPI):
@@ -111,13 +112,20 @@ async def schema(message_type: str) -> Response:
 def attach(
     service: Service, settings: RouterSettings, running_tasks: RunningTasks, planner: DeliveryPlanner | None
 ) -> None:
-    """Serve HTTP as a task of the service. Waits and streams end when the service stops."""
+    """Serve HTTP as a task of the service. Waits and streams end when the service stops.
+
+    Raises `Permanent` for a source of webhooks that is not configured correctly.
+    """
+    sources = WebhookSources(settings.hooks_file)
+    sources.check()
     hub = Hub()
     memory = service.memory
     resources = RouterResources(
         memory, Authenticator(memory, settings.principal_cache_s), hub, running_tasks, settings, planner
     )
-    mcp = McpEndpoint(HttpApi(resources), resources)
+    api = HttpApi(resources)
+    api.state.webhook_sources = sources
+    mcp = McpEndpoint(api, resources)
     server, _ = http_server(
         mcp,
         settings.http_host,

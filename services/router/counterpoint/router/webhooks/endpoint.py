@@ -63,7 +63,7 @@ async def receive_hook(
     try:
         known = sources_of(request).find(source)
     except Permanent:
-        # The problem of the file is for those who may push.
+        # The problem of a source is for those who may push.
         await resources.authenticator.authenticate(token)
         raise
     if known is not None and known.kind == "slack":
@@ -116,7 +116,7 @@ async def _slack(
 
 
 def sources_of(request: Request) -> WebhookSources:
-    """Return the sources of the application, made at the first request."""
+    """Return the sources of the application, made at the first request if it was not given any."""
     state = request.app.state
     if not hasattr(state, "webhook_sources"):
         state.webhook_sources = WebhookSources(state.resources.settings.hooks_file)
