@@ -39,7 +39,7 @@ from counterpoint.router.api import (
     task_line,
     tasks,
 )
-from counterpoint.router.api.context import DeliveryPlanner, RouterResources
+from counterpoint.router.api.context import RouterResources
 from counterpoint.router.authentication import Authenticator
 from counterpoint.router.hub import WOKEN_BY, Hub
 from counterpoint.router.intake.running_tasks import RunningTasks
@@ -109,9 +109,7 @@ async def schema(message_type: str) -> Response:
     return JSONResponse(schemas.of(message_type), media_type="application/schema+json")
 
 
-def attach(
-    service: Service, settings: RouterSettings, running_tasks: RunningTasks, planner: DeliveryPlanner | None
-) -> None:
+def attach(service: Service, settings: RouterSettings, running_tasks: RunningTasks, *, has_receivers: bool) -> None:
     """Serve HTTP as a task of the service. Waits and streams end when the service stops.
 
     Raises `Permanent` for a source of webhooks that is not configured correctly.
@@ -121,7 +119,7 @@ def attach(
     hub = Hub()
     memory = service.memory
     resources = RouterResources(
-        memory, Authenticator(memory, settings.principal_cache_s), hub, running_tasks, settings, planner
+        memory, Authenticator(memory, settings.principal_cache_s), hub, running_tasks, settings, has_receivers
     )
     api = HttpApi(resources)
     api.state.webhook_sources = sources
