@@ -57,6 +57,8 @@ async def under_traffic(data_dir: Path, commands: Commands) -> AsyncIterator[tup
         count = tasks.count
         assert (count.lost, count.doubled, count.unanswered, count.dead) == ([], [], [], [])
         assert count.verified
+        # The routers of earlier releases answer with 500 when they stop, because they leave the bus first.
+        assert count.retries["error"] == 0 or commands is not COMMANDS
     finally:
         await stack.stop()
 

@@ -73,8 +73,8 @@ async def measure_roll(rate: float, runs: int, report: BenchReport) -> None:
     row("dead letters", "", [len(count.dead) for count in counts], 0)
     row("audit log broken", "", [not count.verified for count in counts], 0)
     row("requests answered", "", [count.answers.total() for count in counts])
-    for reason in ("503", "refused", "broken"):
-        row(f"requests sent again: {reason}", "", [count.retries[reason] for count in counts])
+    for reason, target in {"error": 0, "broken": None, "refused": None, "503": None}.items():
+        row(f"requests sent again: {reason}", "", [count.retries[reason] for count in counts], target)
     row("longest time to an answer", "s", [count.longest_s for count in counts])
     row("a roll", "s", list(seconds))
 

@@ -1,9 +1,9 @@
 """Tasks at a constant rate from outside, and a count of what was lost, doubled or left without an answer.
 
-A request has its answer with any HTTP status but 503. A client waits after 503 as long as `Retry-After` says, and after
-a refused connection for a moment, and sends the same request again. It does so too after a connection that broke with
-the request sent, which is counted by itself: the id of the task makes that safe. A request has none if there is still
-no such answer after `ANSWER_S`.
+A request has its answer with any HTTP status below 500. A client waits after 503 as long as `Retry-After` says, and
+after a refused connection for a moment, and sends the same request again. It does so too after a connection that broke
+with the request sent, and after another status from 500 on, which are faults and counted: the id of the task makes that
+safe. A request has none if there is still no such answer after `ANSWER_S`.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class TrafficCount:
     verified: bool = False
     answers: Counter[int] = field(default_factory=Counter)
     retries: Counter[str] = field(default_factory=Counter)
-    """Requests sent again after `503`, a `refused` or a `broken` connection."""
+    """Requests sent again after `503`, a `refused` or a `broken` connection, or an `error`, another status from 500."""
     longest_s: float = 0.0
     """The longest time from a request to its answer, without requests that wait for a task."""
 
@@ -204,13 +204,12 @@ class Traffic:
                 self._reports[reported or ""] += 1
                 continue
             self._reports[reported or ""] += 1
-            if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
-                self.count.retries["503"] += 1
-                await asyncio.sleep(float(response.headers["Retry-After"]))
+            if response.is_server_error:
+                is_away = response.status_code == httpx.codes.SERVICE_UNAVAILABLE
+                self.count.retries["503" if is_away else "error"] += 1
+                await asyncio.sleep(float(response.headers["Retry-After"]) if is_away else _REFUSED_S)
                 continue
             self.count.answers[response.status_code] += 1
-            if response.status_code >= 500:
-                self.count.unanswered.append(f"{method} {path}: {response.text}")
             if "wait" not in given["params"]:
                 self.count.longest_s = max(self.count.longest_s, time.monotonic() - began)
             return response
