@@ -35,8 +35,7 @@ SUPERVISED = {
 } | {f"{PREFIX}{name}" for name in ("SIGNING_KEYS", "AUDIT_KEY", "ADMIN_TOKEN", "GATEWAY_URL")}
 """Values that only the supervisor knows: it runs the engines, holds the secrets and chooses the ports."""
 LISTENED = {f"{PREFIX}{server}_{part}" for server in ("HTTP", "LINEAGE", "GATEWAY") for part in ("HOST", "PORT")} | {
-    f"{PREFIX}TLS_CERT",
-    f"{PREFIX}TLS_KEY",
+    f"{PREFIX}{name}" for name in ("TLS_CERT", "TLS_KEY", "HTTP_FD", "LINEAGE_FD")
 }
 """Read by `up` itself, which hands the address that it settled on to the service."""
 
@@ -58,6 +57,7 @@ def _wiring(inherited: dict[str, str]) -> ServiceParameters:
         gateway_host="10.0.0.3",
         tls_cert="/cert.pem",
         tls_key="/key.pem",
+        listeners={"router": 7, "lineage": 8},
     )
 
 

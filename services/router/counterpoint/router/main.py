@@ -16,7 +16,8 @@ async def serve(settings: RouterSettings) -> None:
     service = Service("router", settings)
     running_tasks = RunningTasks(settings.tasks_under_way, settings.project_weights)
     register(service, timedelta(seconds=settings.idempotency_s), running_tasks.limiter)
-    attach(service, settings, running_tasks, notifications.attach(service, settings))
+    has_receivers = notifications.attach(service, settings)
+    attach(service, settings, running_tasks, has_receivers=has_receivers)
     await service.run()
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -12,7 +12,7 @@ from counterpoint.client import Memory, retry_on_conflict
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import Commit, List, LogAfter, QueryResult
-from counterpoint.proto.messages import Message, ProjectName
+from counterpoint.proto.messages import ProjectName
 from counterpoint.proto.principals import Principal, Role
 from counterpoint.router.authentication import Authenticator, MemoryFor
 from counterpoint.router.console.sign_in_codes import SignInCodes
@@ -27,24 +27,17 @@ _ATTEMPTS = 5
 _BEARER = HTTPBearer(auto_error=False, description="The token of a principal.")
 
 
-class DeliveryPlanner(Protocol):
-    """The part of the notifications that requests need."""
-
-    async def plan(self, message: Message, memory: Memory, reader: Memory) -> Commit:
-        """Return the commit of the deliveries of an event. `reader` may read tasks."""
-
-
 @dataclass(frozen=True)
 class RouterResources:
-    """Objects that all requests share. Without a receiver of notifications there is no planner."""
+    """Objects that all requests share, and whether there is a receiver of notifications."""
 
     memory: MemoryFor
     authenticator: Authenticator
     hub: Hub
     running_tasks: RunningTasks
     settings: RouterSettings
-    planner: DeliveryPlanner | None = None
     sign_in_codes: SignInCodes = field(default_factory=SignInCodes)
+    has_receivers: bool = False
 
 
 @dataclass(frozen=True)

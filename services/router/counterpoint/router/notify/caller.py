@@ -23,12 +23,13 @@ _RETRIED = frozenset({408, 409, 425, 429})
 class ReceiverReply:
     """The reply to the call that told `revision`: accepted, or an `error` that names no address.
 
-    A `final` error is not retried.
+    A `final` error is not retried. `gone`: the message to update, or to reply to, no longer exists.
     """
 
     error: str | None = None
     revision: int = 0
     final: bool = False
+    gone: bool = False
     ref: dict[str, str] | None = None
     retry_after_s: float | None = None
 
@@ -89,8 +90,8 @@ def outcome_of(receiver: Receiver, answer: Answer) -> ReceiverReply:
     if 200 <= status < 300:
         if receiver.kind != "slack":
             return ReceiverReply()
-        ref, error, final = slack_result(receiver, answer)
-        return ReceiverReply(error, final=final, ref=ref)
+        ref, error, kind = slack_result(receiver, answer)
+        return ReceiverReply(error, final=kind == "final", gone=kind == "gone", ref=ref)
     if 300 <= status < 400:
         return ReceiverReply(f"the receiver redirects (HTTP {status}), which is not followed", final=True)
     retry_after_s = answer.retry_after_s

@@ -98,6 +98,14 @@ class Delivery(Shape):
         """Return the delivery with the same attempt planned for later."""
         return self._again(self.last_error, self.attempt)
 
+    def without_message(self, error: str) -> "Delivery | None":
+        """Return the delivery that tells its receiver by a new message, without the one that is gone: the message to
+        update, else the one to reply to. None if it has neither."""
+        if self.ref is None and self.thread is None:
+            return None
+        gone = {"ref": None} if self.ref is not None else {"thread": None}
+        return self._again(error, self.attempt).model_copy(update=gone)
+
     def died(self, error: str) -> "Delivery":
         """Return the delivery after its last attempt."""
         return self.model_copy(update={"state": "dead", "holder": None, "held_until": None, "last_error": error})

@@ -1,6 +1,6 @@
 """Registration of the handlers of notifications. HTTP clients are loaded only if a receiver is configured."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from counterpoint.bus import Service
 from counterpoint.bus.processor import Handler
@@ -13,12 +13,9 @@ from counterpoint.router.notify.events import CONSUMED
 from counterpoint.router.notify.receivers import load_receivers
 from counterpoint.router.settings import RouterSettings
 
-if TYPE_CHECKING:
-    from counterpoint.router.notify.handlers import Notifications
 
-
-def attach(service: Service, settings: RouterSettings) -> "Notifications | None":
-    """Handle events of tasks, and return what plans deliveries, None without a receiver.
+def attach(service: Service, settings: RouterSettings) -> bool:
+    """Handle events of tasks, and return whether there is a receiver.
 
     Raises `ReceiverError` for receivers that are not configured correctly.
     """
@@ -31,13 +28,13 @@ def attach(service: Service, settings: RouterSettings) -> "Notifications | None"
     )
     if not receivers:
         _register(service, _tell_nobody, _refuse)
-        return None
+        return False
     from counterpoint.router.notify.caller import Caller
     from counterpoint.router.notify.handlers import Notifications
 
     notifications = Notifications(receivers, Caller(settings.notify_timeout_s))
     _register(service, notifications.on_event, notifications.on_due)
-    return notifications
+    return True
 
 
 def _register(service: Service, on_event: Handler[Any], on_due: Handler[Any]) -> None:

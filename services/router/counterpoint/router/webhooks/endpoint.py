@@ -59,7 +59,7 @@ async def receive_hook(
     try:
         known = sources_of(request).find(source)
     except Permanent:
-        # The problem of the file is for those who may push.
+        # The problem of a source is for those who may push.
         await resources.authenticator.authenticate(token)
         raise
     if known is not None and known.is_chat:
@@ -100,7 +100,7 @@ async def _arrive_all(
 
 
 def sources_of(request: Request) -> WebhookSources:
-    """Return the sources of the application, made at the first request."""
+    """Return the sources of the application, made at the first request if it was not given any."""
     state = request.app.state
     if not hasattr(state, "webhook_sources"):
         state.webhook_sources = WebhookSources(state.resources.settings.hooks_file)

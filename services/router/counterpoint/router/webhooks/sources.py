@@ -6,11 +6,14 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
+import structlog
 from pydantic import BaseModel, ConfigDict, SecretStr, StringConstraints, ValidationError, model_validator
 
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.messages import ProjectName
 from counterpoint.router.private_file import PrivateFileError, first_problem, private_rows
+
+log = structlog.get_logger()
 
 SourceKind = Literal[
     "alertmanager", "grafana", "pagerduty", "github", "gitlab", "gitea", "cloudevents", "slack", "teams", "json"
@@ -89,16 +92,31 @@ class WebhookSource(BaseModel):
 
 
 class WebhookSources:
-    """The sources of a file. A kind that the file does not name is a source that needs a token."""
+    """The sources of a file. A kind that the file does not name is a source that needs a token.
+
+    A wrong source prevents the start. In a file that is changed later only the wrong sources are refused, by name; all
+    are if it cannot be read at all, because a source that it no longer has must not be served.
+    """
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
         self._read_at = -1
         self._sources: dict[str, WebhookSource] = {}
+        self._wrong: dict[str, str] = {}
+
+    def check(self) -> None:
+        """Read the file. Raises `Permanent` `refused` with each source that is not valid."""
+        if self._file is None:
+            return
+        self._read(self._file)
+        if self._wrong:
+            raise _invalid(*self._wrong.values())
 
     def find(self, name: str) -> WebhookSource | None:
-        """Return a source, None if it is unknown. Raises `Permanent` `refused` for a file that is not valid."""
+        """Return a source, None if it is unknown. Raises `Permanent` `refused` for one that is not valid."""
         self._refresh()
+        if name in self._wrong:
+            raise _invalid(self._wrong[name])
         source = self._sources.get(name)
         if source is None and name in KINDS and name not in ("json", "slack", "teams"):
             return WebhookSource.model_validate({"name": name, "kind": name})
@@ -108,19 +126,43 @@ class WebhookSources:
         if self._file is None:
             return
         try:
-            # Its mode is part of the time of change, not of that of the content.
-            changed_at = self._file.stat().st_ctime_ns
-            if changed_at == self._read_at:
+            if self._file.stat().st_ctime_ns == self._read_at:
                 return
-            rows = private_rows(self._file, "source")
+        except OSError as error:
+            raise _invalid(f"cannot be read: {error.strerror}") from error
+        self._read(self._file)
+        for problem in self._wrong.values():
+            log.error("hooks_file.source_refused", reason=problem)
+
+    def _read(self, file: Path) -> None:
+        try:
+            # Its mode is part of the time of change, not of that of the content.
+            changed_at = file.stat().st_ctime_ns
+            rows = private_rows(file, "source")
         except OSError as error:
             raise _invalid(f"cannot be read: {error.strerror}") from error
         except PrivateFileError as error:
             raise _invalid(str(error)) from error
-        sources = {source.name: source for source in map(_source, rows)}
-        if len(sources) < len(rows):
-            raise _invalid("names two sources alike")
-        self._sources, self._read_at = sources, changed_at
+        self._sources, self._wrong = _sorted(rows)
+        self._read_at = changed_at
+
+
+def _sorted(rows: list[Any]) -> tuple[dict[str, WebhookSource], dict[str, str]]:
+    """Return the valid sources, and the problems of the others, by name."""
+    sources, wrong = dict[str, WebhookSource](), dict[str, str]()
+    for number, row in enumerate(rows, 1):
+        name = row.get("name") if isinstance(row, dict) else None
+        shown = name if isinstance(name, str) and _NAME.fullmatch(name) else f"number {number}"
+        try:
+            source = WebhookSource.model_validate(row)
+        except ValidationError as error:
+            where, problem = first_problem(error)
+            wrong[shown] = f"source {shown}: {where}{': ' if where else ''}{problem}"
+            continue
+        if source.name in sources:
+            wrong[source.name] = f"source {source.name}: two sources have this name"
+        sources[source.name] = source
+    return {name: source for name, source in sources.items() if name not in wrong}, wrong
 
 
 def _check_base64(secret: str) -> None:
@@ -136,15 +178,6 @@ def unknown_source() -> Permanent:
     return Permanent(ErrorCode.NOT_FOUND, (Problem(field="source", problem=problem),))
 
 
-def _source(row: Any) -> WebhookSource:
-    try:
-        return WebhookSource.model_validate(row)
-    except ValidationError as error:
-        where, problem = first_problem(error)
-        name = row.get("name") if isinstance(row, dict) else None
-        shown = name if isinstance(name, str) and _NAME.fullmatch(name) else "?"
-        raise _invalid(f"source {shown}: {where}{': ' if where else ''}{problem}") from None
-
-
-def _invalid(problem: str) -> Permanent:
-    return Permanent(ErrorCode.REFUSED, (Problem(field="COUNTERPOINT_HOOKS_FILE", problem=problem),))
+def _invalid(*problems: str) -> Permanent:
+    field = "COUNTERPOINT_HOOKS_FILE"
+    return Permanent(ErrorCode.REFUSED, tuple(Problem(field=field, problem=problem) for problem in problems))
