@@ -40,7 +40,7 @@ from counterpoint.router.api import (
     task_line,
     tasks,
 )
-from counterpoint.router.api.context import DeliveryPlanner, RouterResources
+from counterpoint.router.api.context import DeliveryPlanner, IssueToucher, RouterResources
 from counterpoint.router.authentication import Authenticator
 from counterpoint.router.hub import WOKEN_BY, Hub
 from counterpoint.router.intake.running_tasks import RunningTasks
@@ -110,13 +110,17 @@ async def schema(message_type: str) -> Response:
 
 
 def attach(
-    service: Service, settings: RouterSettings, running_tasks: RunningTasks, planner: DeliveryPlanner | None
+    service: Service,
+    settings: RouterSettings,
+    running_tasks: RunningTasks,
+    planner: DeliveryPlanner | None,
+    issues: IssueToucher | None,
 ) -> None:
     """Serve HTTP as a task of the service. Waits and streams end when the service stops."""
     hub = Hub()
     memory = service.memory
     resources = RouterResources(
-        memory, Authenticator(memory, settings.principal_cache_s), hub, running_tasks, settings, planner
+        memory, Authenticator(memory, settings.principal_cache_s), hub, running_tasks, settings, planner, issues
     )
     mcp = McpEndpoint(HttpApi(resources), resources)
     server, _ = http_server(

@@ -19,6 +19,7 @@ from counterpoint.router.hub import Hub
 from counterpoint.router.intake.interventions import Reporter
 from counterpoint.router.intake.running_tasks import RunningTasks
 from counterpoint.router.settings import RouterSettings
+from counterpoint.router.webhooks.issue_events import IssueEvent
 
 Result = TypeVar("Result")
 _ATTEMPTS = 5
@@ -32,9 +33,16 @@ class DeliveryPlanner(Protocol):
         """Return the commit of the deliveries of an event. `reader` may read tasks."""
 
 
+class IssueToucher(Protocol):
+    """The part of issue synchronization that webhooks need."""
+
+    async def touch(self, memory: Memory, event: IssueEvent) -> tuple[str | None, Commit]:
+        """Return the task of the issue of an event, None without one, and the commit that plans its comparison."""
+
+
 @dataclass(frozen=True)
 class RouterResources:
-    """Objects that all requests share. Without a receiver of notifications there is no planner."""
+    """Objects that all requests share. `planner` needs a receiver of notifications, `issues` a tracker."""
 
     memory: MemoryFor
     authenticator: Authenticator
@@ -42,6 +50,7 @@ class RouterResources:
     running_tasks: RunningTasks
     settings: RouterSettings
     planner: DeliveryPlanner | None = None
+    issues: IssueToucher | None = None
 
 
 @dataclass(frozen=True)

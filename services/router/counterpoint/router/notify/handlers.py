@@ -48,10 +48,6 @@ class Notifications:
         self._calling: set[str] = set()
         self._outcomes: LRUCache[tuple[str, int], ReceiverReply] = LRUCache(_OUTCOMES)
 
-    async def on_event(self, message: Message, memory: Memory) -> Commit:
-        """Plan what each receiver is told of an event of a task."""
-        return await self.plan(message, memory, memory)
-
     async def plan(self, message: Message, memory: Memory, reader: Memory) -> Commit:
         """Return the commit of the deliveries of an event. `reader` may read tasks."""
         task_id = getattr(message, "task_id", None)
