@@ -52,6 +52,8 @@ FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"
         "NOTIFY_FILE",
         "NOTIFY_TIMEOUT_S",
         "HOOKS_FILE",
+        "ISSUES_FILE",
+        "ISSUES_TIMEOUT_S",
     ),
     "manager": (
         "OUTCOME_WAIT_S",

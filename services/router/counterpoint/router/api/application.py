@@ -44,7 +44,7 @@ from counterpoint.router.api import (
     task_line,
     tasks,
 )
-from counterpoint.router.api.context import RouterResources
+from counterpoint.router.api.context import IssueToucher, RouterResources
 from counterpoint.router.authentication import Authenticator
 from counterpoint.router.console import serving, sign_in
 from counterpoint.router.hub import WOKEN_BY, Hub
@@ -122,7 +122,14 @@ async def schema(message_type: str) -> Response:
     return JSONResponse(schemas.of(message_type), media_type="application/schema+json")
 
 
-def attach(service: Service, settings: RouterSettings, running_tasks: RunningTasks, *, has_receivers: bool) -> None:
+def attach(
+    service: Service,
+    settings: RouterSettings,
+    running_tasks: RunningTasks,
+    issues: IssueToucher | None,
+    *,
+    has_receivers: bool,
+) -> None:
     """Serve HTTP as a task of the service. Waits and streams end when the service stops.
 
     Raises `Permanent` for a source of webhooks that is not configured correctly.
@@ -132,7 +139,13 @@ def attach(service: Service, settings: RouterSettings, running_tasks: RunningTas
     hub = Hub()
     memory = service.memory
     resources = RouterResources(
-        memory, Authenticator(memory, settings.principal_cache_s), hub, running_tasks, settings, has_receivers
+        memory,
+        Authenticator(memory, settings.principal_cache_s),
+        hub,
+        running_tasks,
+        settings,
+        has_receivers=has_receivers,
+        issues=issues,
     )
     api = HttpApi(resources)
     api.state.webhook_sources = sources

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import Depends, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -21,15 +21,23 @@ from counterpoint.router.hub import Hub
 from counterpoint.router.intake.interventions import Reporter
 from counterpoint.router.intake.running_tasks import RunningTasks
 from counterpoint.router.settings import RouterSettings
+from counterpoint.router.webhooks.issue_events import IssueEvent
 
 Result = TypeVar("Result")
 _ATTEMPTS = 5
 _BEARER = HTTPBearer(auto_error=False, description="The token of a principal.")
 
 
+class IssueToucher(Protocol):
+    """The part of issue synchronization that webhooks need."""
+
+    async def touch(self, memory: Memory, event: IssueEvent) -> tuple[str | None, Commit]:
+        """Return the task of the issue of an event, None without one, and the commit that plans its comparison."""
+
+
 @dataclass(frozen=True)
 class RouterResources:
-    """Objects that all requests share, and whether there is a receiver of notifications."""
+    """Objects that all requests share. `issues` needs a tracker; `has_receivers` is about notifications."""
 
     memory: MemoryFor
     authenticator: Authenticator
@@ -38,6 +46,7 @@ class RouterResources:
     settings: RouterSettings
     sign_in_codes: SignInCodes = field(default_factory=SignInCodes)
     has_receivers: bool = False
+    issues: IssueToucher | None = None
 
 
 @dataclass(frozen=True)

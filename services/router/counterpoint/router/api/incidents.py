@@ -15,7 +15,7 @@ from counterpoint.router.api.body import reply
 from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.intake.incident_facts import with_incidents
 from counterpoint.router.intake.task_links import parts_of_open_tasks
-from counterpoint.router.notify.receivers import severity_level
+from counterpoint.router.notify.summary import severity_level
 
 router = APIRouter(prefix="/v1", tags=["tasks"])
 

@@ -12,7 +12,7 @@ from counterpoint.router.notify.bodies.mail import mail_of, send_mail
 from counterpoint.router.notify.bodies.slack import slack_call, slack_digest_call, slack_result
 from counterpoint.router.notify.bodies.teams import teams_call, teams_digest_call
 from counterpoint.router.notify.deliveries import RETRY_AFTER_LIMIT_S, Delivery
-from counterpoint.router.notify.outbound import Answer, Call, Refused, post
+from counterpoint.router.notify.outbound import Answer, Call, Refused, exchange
 from counterpoint.router.notify.receivers import Receiver
 
 _RETRIED = frozenset({408, 409, 425, 429})
@@ -52,7 +52,7 @@ class Caller:
                 await send_mail(receiver, mail, self.timeout_s)
                 return ReceiverReply()
             call = request_of(receiver, delivery_id, delivery, now)
-            return outcome_of(receiver, await post(call, receiver.private, self.timeout_s))
+            return outcome_of(receiver, await exchange(call, receiver.private, self.timeout_s))
         except Refused as refused:
             return ReceiverReply(str(refused), final=True)
         except TimeoutError:

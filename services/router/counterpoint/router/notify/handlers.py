@@ -50,8 +50,8 @@ class Notifications:
         self._calling: set[str] = set()
         self._outcomes: LRUCache[tuple[str, int], ReceiverReply] = LRUCache(_OUTCOMES)
 
-    async def on_event(self, message: Message, memory: Memory) -> Commit:
-        """Plan what each receiver is told of an event of a task."""
+    async def plan(self, message: Message, memory: Memory) -> Commit:
+        """Return the commit of the deliveries of an event of a task."""
         task_id = getattr(message, "task_id", None)
         item = await memory.get("tasks", task_id) if task_id else None
         task = record(item, Task) if item else None
@@ -122,7 +122,7 @@ class Notifications:
         """Plan what each receiver is told of the decision on an approval."""
         item = await memory.get(APPROVALS, approval_id)
         decided = decision_of(record(item, Approval)) if item else None
-        return await self.on_event(decided, memory) if decided else Commit()
+        return await self.plan(decided, memory) if decided else Commit()
 
     def _later(self, receiver: Receiver, lane: Lane, delivery_id: str, delivery: Delivery) -> datetime | None:
         """Return when a call may be made that may not be made now: in quiet hours, or with too many calls under way."""

@@ -1,5 +1,6 @@
 """`POST /hooks/{source}`: requests of other systems, by their signature or the token of a principal."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -12,6 +13,7 @@ from counterpoint.router.api.context import RequestContext, RouterResources
 from counterpoint.router.webhooks.arrivals import Arrived, arrive, joinable
 from counterpoint.router.webhooks.callers import context_of, principal_named
 from counterpoint.router.webhooks.chat import answer_chat
+from counterpoint.router.webhooks.issue_events import FORGES, issue_event
 from counterpoint.router.webhooks.mapping import reports_of, submission_of
 from counterpoint.router.webhooks.reports import Ignored, Report
 from counterpoint.router.webhooks.signatures import delivery_id, verify
@@ -73,12 +75,26 @@ async def receive_hook(
     context.require("submit", "report")
     if known is None:
         raise unknown_source()
-    found = reports_of(known, headers, parsed(content))
+    body = parsed(content)
+    found = reports_of(known, headers, body)
     if trial:
         return reply(await _try(context, known, found))
     sender_id = delivery_id(known.kind, headers)
+    synced = await _synced(context, known, body)
+    if synced is not None:
+        return reply(HookReply(arrived=(synced,), delivery=sender_id and sender_id[:200]), 202)
     arrived, ignored = await _arrive_all(context, known, found)
     return reply(HookReply(arrived=arrived, ignored=ignored, delivery=sender_id and sender_id[:200]), 202)
+
+
+async def _synced(context: RequestContext, source: WebhookSource, body: Any) -> Arrived | None:
+    """Plan the comparison of a synchronized issue that an event of a forge is about; None for any other event."""
+    issues = context.resources.issues
+    event = issue_event(source.kind, body) if source.kind in FORGES and issues is not None else None
+    if issues is None or event is None:
+        return None
+    task_id = await context.commit(partial(issues.touch, event=event))
+    return Arrived(task_id=task_id, effect="synced", project=context.project) if task_id else None
 
 
 async def _arrive_all(
