@@ -46,7 +46,10 @@ labels:
 
 {{- define "counterpoint.image" -}}
 {{- $root := index . 0 -}}
-{{- printf "%s-%s:%s" $root.Values.image.repository (index . 1) ($root.Values.image.tag | default $root.Chart.AppVersion) -}}
+{{- $image := $root.Values.image -}}
+{{- $version := printf ":%s" ($image.tag | default $root.Chart.AppVersion) -}}
+{{- with index $image.digests (index . 1) }}{{ $version = printf "@%s" . }}{{ end -}}
+{{- printf "%s-%s%s" $image.repository (index . 1) $version -}}
 {{- end -}}
 
 {{- define "counterpoint.port" -}}
