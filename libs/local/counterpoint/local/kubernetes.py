@@ -29,11 +29,15 @@ def secret_list(
     `accounts` is the configuration of the bus's users; `fullname` is the prefix of all names in the chart.
     """
     secrets = {name: _opaque(data) for name, data in _workloads(credentials, engines).items()}
-    secrets["nats-accounts"] = _opaque({"accounts.conf": accounts})
+    # A variable whose value begins with a digit may be read as a number by the server's configuration.
+    store_key = {"COUNTERPOINT_NATS_STORE_KEY": f"n{credentials.nats_store_key}"}
+    secrets["nats-accounts"] = _opaque({"accounts.conf": accounts} | store_key)
     for role, password in credentials.postgres.model_dump(exclude={"superuser"}).items():
         login = {"username": f"counterpoint_{role}", "password": password}
         secrets[f"postgres-{role}"] = {"type": "kubernetes.io/basic-auth", "stringData": login}
     secrets["valkey"] = _opaque({"password": credentials.valkey})
+    if engines.qdrant_api_key:
+        secrets["qdrant"] = _opaque({"api-key": engines.qdrant_api_key})
     return {
         "apiVersion": "v1",
         "kind": "List",
