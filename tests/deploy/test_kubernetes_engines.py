@@ -1,30 +1,32 @@
 """The engines for Kubernetes are what the services expect, and the printed Secrets are what both of them refer to."""
 
-import asyncio
 import json
-import subprocess
-import sys
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from click.testing import Result
 from deploy.compose import ROOT
 from deploy.external import OtherPostgres, other_postgres
 from deploy.helm import EXAMPLES, documents, pods
 from deploy.schemas import problems
+from typer.testing import CliRunner
 
 from counterpoint.bus.provision import provision
 from counterpoint.cli.errors import Exit
+from counterpoint.cli.main import app
 from counterpoint.local.credentials import Credentials
 from counterpoint.local.kubernetes import EngineUrls, secret_list
 from counterpoint.local.nats import run_nats
 from counterpoint.local.postgres import roles_sql
 from counterpoint.local.service import NATS_USERS
+from counterpoint.local.settings import local_settings
 from counterpoint.local.stack import policy_authorization
 
 FOLDER = ROOT / "deploy" / "kubernetes"
-COMMAND = Path(sys.executable).with_name("counterpoint")
 ROLES = """
 SELECT rolname, rolsuper, rolcreaterole, rolcreatedb, rolcanlogin, rolbypassrls, rolreplication, setconfig,
     pg_has_role(rolname, 'pg_read_all_data', 'MEMBER'),
@@ -127,8 +129,9 @@ def create(postgres: OtherPostgres, cluster: dict[str, Any]) -> None:
         f"CREATE ROLE {initdb['owner']} LOGIN;"
         f"CREATE DATABASE {initdb['database']} OWNER {initdb['owner']} TEMPLATE template0"
         f" ENCODING '{initdb['encoding']}' LOCALE_PROVIDER {initdb['localeProvider']}"
-        f" BUILTIN_LOCALE '{initdb['builtinLocale']}' LC_COLLATE '{initdb['localeCollate']}' LC_CTYPE '{initdb['localeCType']}';"
-        f"\\connect {initdb['database']}\n" + ";".join(initdb["postInitApplicationSQL"])
+        f" BUILTIN_LOCALE '{initdb['builtinLocale']}' LC_COLLATE '{initdb['localeCollate']}'"
+        f" LC_CTYPE '{initdb['localeCType']}';\\connect {initdb['database']}\n"
+        + ";".join(initdb["postInitApplicationSQL"])
     )
     for role in cluster["spec"]["managed"]["roles"]:
         attributes = "LOGIN" if role.get("login") else "NOLOGIN"
@@ -166,19 +169,27 @@ async def test_a_nats_server_takes_the_accounts_of_the_secret(
         await provision(bus.url, "provisioner", credentials.nats["provisioner"])
 
 
-async def told(*arguments: str | Path, env: dict[str, str]) -> "subprocess.CompletedProcess[str]":
-    """Run the command with this environment alone."""
-    words = [COMMAND, "kubernetes", "secrets", *arguments]
-    return await asyncio.to_thread(subprocess.run, words, env=env, capture_output=True, text=True, check=False)
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
+    """Run the command with these variables alone."""
+    for name in [each for each in os.environ if each.startswith("COUNTERPOINT_")]:
+        monkeypatch.delenv(name)
+
+    def run(*arguments: str | Path, **env: str) -> Result:
+        local_settings.cache_clear()
+        return CliRunner().invoke(app, ["kubernetes", "secrets", *map(str, arguments)], env=env)
+
+    yield run
+    local_settings.cache_clear()
 
 
-async def test_the_command_prints_them_or_writes_them_for_its_user_alone(tmp_path: Path) -> None:
-    env = {"COUNTERPOINT_POSTGRES_URL": "postgresql://pg:5432?sslmode=require", "PATH": "/usr/bin:/bin"}
+def test_the_command_prints_them_or_writes_them_for_its_user_alone(told: Callable[..., Result], tmp_path: Path) -> None:
+    env = {"COUNTERPOINT_POSTGRES_URL": "postgresql://pg:5432?sslmode=require"}
     env["COUNTERPOINT_VALKEY_URL"] = "redis://:own@valkey:6379/0"
     data = ("--data-dir", tmp_path / "data")
-    first = await told(*data, env=env)
-    again = await told("--fullname", "house", *data, "--output", tmp_path / "secrets.json", env=env)
-    assert (first.returncode, again.returncode) == (0, 0), first.stderr + again.stderr
+    first = told(*data, **env)
+    again = told("--fullname", "house", *data, "--output", tmp_path / "secrets.json", **env)
+    assert (first.exit_code, again.exit_code) == (0, 0), first.output + again.output
     assert (tmp_path / "secrets.json").stat().st_mode & 0o777 == 0o600
     printed, written = json.loads(first.stdout)["items"], json.loads((tmp_path / "secrets.json").read_text())["items"]
     assert [each["stringData"] for each in printed] == [each["stringData"] for each in written], "kept in secrets.json"
@@ -190,8 +201,10 @@ async def test_the_command_prints_them_or_writes_them_for_its_user_alone(tmp_pat
     assert "COUNTERPOINT_QDRANT_URL" not in memory
 
 
-async def test_without_an_address_of_the_database_it_says_which_variable_to_set(tmp_path: Path) -> None:
-    refused = await told("--data-dir", tmp_path, env={"PATH": "/usr/bin:/bin"})
-    assert refused.returncode == Exit.USAGE
+def test_without_an_address_of_the_database_it_says_which_variable_to_set(
+    told: Callable[..., Result], tmp_path: Path
+) -> None:
+    refused = told("--data-dir", tmp_path)
+    assert refused.exit_code == Exit.USAGE
     assert "set COUNTERPOINT_POSTGRES_URL" in refused.stderr
     assert not (tmp_path / "secrets.json").exists()
