@@ -32,6 +32,8 @@ COMMANDS: Mapping[ServiceName | JobName, tuple[str, ...]] = {
 """The command of each service and job."""
 
 
+NATS_TLS = ("NATS_CA", "NATS_CERT", "NATS_KEY")
+"""Settings of TLS to the bus."""
 _OUTSIDE = ("MODEL", "MODEL_MANAGER", "MODEL_DEVELOPER", "EMBEDDING_MODEL", "EMBEDDING_MODELS", "SEARCH_URL")
 """Settings that configure a provider. Without any of them the manager gets no provider keys."""
 _FOLDER = "file:"
@@ -62,6 +64,7 @@ class ServiceParameters:
     gateway_host: str = LOCALHOST
     tls_cert: str = ""
     tls_key: str = ""
+    nats_creds: Path | None = None
     streams_bytes: int | None = None
     listeners: Mapping[str, int] = field(default_factory=dict)
     """File descriptors of listening sockets that services inherit, by service."""
@@ -77,7 +80,7 @@ def environment(name: ServiceName | JobName, wiring: ServiceParameters) -> dict[
         case "index":
             return env | {"COUNTERPOINT_POSTGRES_OWNER_URL": wiring.postgres.owner}
         case "provision":
-            return env | _nats(wiring, "provisioner") | _forwarded(wiring, "NATS_CA") | _streams(wiring)
+            return env | _nats(wiring, "provisioner") | _forwarded(wiring, *NATS_TLS) | _streams(wiring)
         case "memory" | "router" | "manager" | "developer" | "lineage":
             data = {"COUNTERPOINT_DATA_DIR": str(wiring.data_dir / name)}
             given = _forwarded(wiring, *COMMON, *FORWARDED[name])
@@ -106,11 +109,20 @@ def _forwarded(wiring: ServiceParameters, *settings: str) -> dict[str, str]:
 
 
 def _nats(wiring: ServiceParameters, user: str) -> dict[str, str]:
-    return {
-        "COUNTERPOINT_NATS_URL": wiring.nats_url,
-        "COUNTERPOINT_NATS_USER": user,
-        "COUNTERPOINT_NATS_PASSWORD": wiring.credentials.nats[user],
-    }
+    return nats_login(wiring.nats_url, user, wiring.credentials, wiring.nats_creds)
+
+
+def nats_login(url: str, user: str, credentials: Credentials, creds: Path | None) -> dict[str, str]:
+    """Return the variables of a user's login on the bus: a credentials file of the folder `creds`, or the password."""
+    login = {"COUNTERPOINT_NATS_URL": url, "COUNTERPOINT_NATS_USER": user}
+    if creds is not None:
+        return login | {"COUNTERPOINT_NATS_CREDS": str(creds_file(creds, user))}
+    return login | {"COUNTERPOINT_NATS_PASSWORD": credentials.nats[user]}
+
+
+def creds_file(folder: Path, user: str) -> Path:
+    """Return the path of a user's credentials file."""
+    return folder / f"{user}.creds"
 
 
 def _streams(wiring: ServiceParameters) -> dict[str, str]:

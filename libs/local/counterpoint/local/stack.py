@@ -32,6 +32,7 @@ from counterpoint.local.service import (
     ServiceName,
     ServiceParameters,
     ServiceProcess,
+    creds_file,
     environment,
 )
 from counterpoint.local.settings import local_settings
@@ -190,7 +191,6 @@ class Stack:
     def endpoints(self) -> Endpoints:
         """Return the present addresses and processes."""
         wiring = self._service_parameters()
-        passwords = wiring.credentials.nats
         engines = {name: RunningEngine(pid=engine.pid) for name, engine in self._engines.items()}
         if self._inspect:
             pid = engines["postgres"].pid if "postgres" in engines else None
@@ -202,7 +202,7 @@ class Stack:
             token=wiring.credentials.admin_token,
             nats=wiring.nats_url,
             users={
-                user: NatsUser(user=user, password=passwords[user], inbox_prefix=inbox_prefix(user))
+                user: self._nats_user(user, wiring)
                 for user in dict.fromkeys(("publisher", "observer", *local_settings().publishers))
             },
             lineage=origin(wiring.lineage_host, wiring.lineage_port, tls=tls),
@@ -211,6 +211,10 @@ class Stack:
             },
             engines=engines,
         )
+
+    def _nats_user(self, user: str, wiring: ServiceParameters) -> NatsUser:
+        creds = None if wiring.nats_creds is None else str(creds_file(wiring.nats_creds, user))
+        return NatsUser(user=user, password=wiring.credentials.nats[user], inbox_prefix=inbox_prefix(user), creds=creds)
 
     async def _start(self, state: StateFile) -> None:
         self._state = state
@@ -248,6 +252,7 @@ class Stack:
             gateway_host=given.gateway_host,
             tls_cert=given.tls_cert,
             tls_key=given.tls_key,
+            nats_creds=local_settings().nats_creds if local_settings().nats_url else None,
             streams_bytes=self._streams_bytes,
             listeners=listening,
         )
