@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from counterpoint.bus import Service
 from counterpoint.client import Gateway, Memory
+from counterpoint.developer.agent.acts import INVESTIGATION
 from counterpoint.developer.agent.conclusion import conclude_investigation
 from counterpoint.developer.agent.step_runner import InvestigationRunner
 from counterpoint.developer.evidence.calibration import Calibration, load_calibration
@@ -52,7 +53,7 @@ async def handle_delegated(
     calibration = calibration or load_calibration()
     if gateway.model is not None and is_investigated(message):
         return await investigate(message, memory, InvestigationRunner(
-            message, memory, gateway, calibration, deadlines.investigation_s
+            message, memory, gateway, calibration, deadlines.investigation_s, INVESTIGATION
         ))  # fmt: skip
     if message.lane != "answer" or message.override is not None:
         return commit_of(message, memory, conclude(message, await gather(memory, message, calibration), calibration))
