@@ -15,7 +15,7 @@ from counterpoint.developer.agent.prompt import digest, prompt, size, task_text
 from counterpoint.developer.agent.readings import Reading, first_readings, record_reading, with_readings
 from counterpoint.developer.agent.reply import turn_of
 from counterpoint.developer.agent.telemetry import observe
-from counterpoint.developer.agent.tools import TOOLS, Surroundings
+from counterpoint.developer.agent.tools import TOOLS, Surroundings, provider_readings
 from counterpoint.developer.evidence.calibration import Calibration
 from counterpoint.developer.evidence.gather import evidence_of, search
 from counterpoint.developer.policies.commits import AGENT, join_commits, kind_and_text, opening_commit
@@ -104,11 +104,16 @@ class InvestigationRunner:
             raise Transient("the record of the task does not exist yet")
         run = record(checkpoint.items[0], Investigation) if checkpoint.items else Investigation()
         self._spent_s, self._until = run.spent_s, self._began + self._left_s(run)
-        evidence = evidence_of(self._message, await search(self._memory, self._message), self.calibration)
+        found = await search(self._memory, self._message)
+        evidence = evidence_of(self._message, found, self.calibration)
         self._rules = conclude(self._message, evidence, self.calibration)
         context = await read_context(self._memory, self._message, evidence.attempts)
         own = record_reading("task", task.items[0], task_text(self._message))
-        self._first = with_readings(first_readings(evidence, own), context)
+        first = first_readings(evidence, own)
+        if "provider" in self.form.supporting:
+            rows = [provider for _, provider in evidence.providers.found]
+            first = with_readings(first, provider_readings(found["providers"].items, lambda _: rows, own.hit.text))
+        self._first = with_readings(first, context)
         self.readings = self._first
         for turn in run.turns:
             await self._look(turn)
