@@ -161,10 +161,19 @@ class Need(Shape):
     how: str
 
 
+class PlanDocument(Shape):
+    """The plan of a `system` without a provider, as a document under `path`."""
+
+    path: str
+    system: str
+    text: str
+
+
 class TaskWorked(Message):
     """The developer's result: an answer, a proposal, or a stop with its code.
 
-    A result with `objections` of the reviewer is to be made again, once.
+    A result with `objections` of the reviewer is to be made again, once. `plans` are documents about systems without a
+    provider.
     """
 
     TYPE: ClassVar[str] = "counterpoint.task.worked.v1"
@@ -182,6 +191,7 @@ class TaskWorked(Message):
     attempt_id: Id | None = None
     action_id: Id
     objections: tuple[Objection, ...] = ()
+    plans: tuple[PlanDocument, ...] = ()
 
 
 class TaskProposed(Message):

@@ -80,6 +80,7 @@ FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"
         "INVESTIGATION_DEADLINE_S",
         "MODEL",
         "MODEL_DEVELOPER",
+        "MODEL_MANAGER",
         "SEARCH_URL",
     ),
     "lineage": ("INCIDENTS_PER_HOUR", "RETRY_GRACE_S", "PART_GRACE_S"),

@@ -33,6 +33,7 @@ from counterpoint.memory.embedding.remote import RemoteEmbedder
 from counterpoint.memory.ingest.entities import KnowledgeGraph
 from counterpoint.memory.ingest.follower import Follower
 from counterpoint.memory.ingest.model_relations import ModelRelations
+from counterpoint.memory.ingest.plan_documents import PlanDocuments
 from counterpoint.memory.ingest.providers import provider_writes
 from counterpoint.memory.maintenance.advisories import Advisories
 from counterpoint.memory.maintenance.reconcile import Reconciler
@@ -132,6 +133,7 @@ class MemoryProcess:
         self._announcements = Announcements(self.service.connection)
         self._followers: list[Follower] = [
             knowledge,
+            PlanDocuments(self._database, parts.ingest),
             *self._outside.relations(self._database, self._rules, self._committer, parts.erasures),
         ]
         retention = timedelta(seconds=settings.retention_s)
