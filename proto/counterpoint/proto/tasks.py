@@ -10,6 +10,7 @@ from counterpoint.proto.errors import Problem
 from counterpoint.proto.findings import Findings, Objection
 from counterpoint.proto.messages import Blob, Id, Message, ProjectName, Shape, Time, Usd
 from counterpoint.proto.overrides import OverrideGiven, TaskConstraint
+from counterpoint.proto.plans import PlanDocument
 
 Kind = Literal["question", "troubleshoot", "develop", "plan"]
 Priority = Literal["low", "normal", "high", "urgent"]
@@ -159,14 +160,6 @@ class Need(Shape):
     kind: Literal["document", "decision", "provider", "model", "budget"] | str
     what: str
     how: str
-
-
-class PlanDocument(Shape):
-    """The plan of a `system` without a provider, as a document under `path`."""
-
-    path: str
-    system: str
-    text: str
 
 
 class TaskWorked(Message):
