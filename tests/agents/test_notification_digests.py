@@ -163,6 +163,26 @@ async def test_a_digest_of_a_thousand_incidents_is_short_and_says_how_many_it_le
     assert "<at>" not in hook.received[0].content.decode().replace("\\\\<", "")
 
 
+async def test_a_digest_reads_only_the_pages_with_changes(hook: HookReceiver) -> None:
+    house = NotifiedHouse([receiver(hook, "slack", digest=SEVERE)])
+    for number in range(200):
+        house.task(f"old-{number}", **DONE)
+    await house.settle(DAY)
+    for number in range(25):
+        house.task(f"incident-{number}", **PROPOSED)
+    await house.tell(proposed("incident-0"))
+    answer, pages = house.memory.transport, list[bytes]()
+
+    async def transport(subject: str, body: bytes, timeout_s: float) -> bytes:
+        pages.extend([body] if b'"op":"list"' in body else [])
+        return await answer(subject, body, timeout_s)
+
+    house.memory.transport = transport  # type: ignore[method-assign]
+    await house.settle(DAY)
+    assert texts(hook) == ["orders: 25 incidents since 02 Mar 07:00 UTC: 25 with a proposal"]
+    assert len(pages) == 2
+
+
 def test_a_mail_of_a_digest_is_plain_text() -> None:
     incident = IncidentSummary(
         task_id="t1", project="orders", kind="troubleshoot", status="escalated", severity="urgent",

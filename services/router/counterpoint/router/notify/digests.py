@@ -53,15 +53,16 @@ async def fill_digest(receiver: Receiver, delivery: Delivery, memory: Memory) ->
     since, until = delivery.digest_since, delivery.digest_until
     assert since is not None
     assert until is not None
-    items, cursor = list[Item](), None
-    while len(items) < TASKS_LIMIT:
-        (found,) = await memory.query(List(store="tasks", limit=_PAGE, cursor=cursor))
-        items += [item for item in found.items if item.at >= since]
-        cursor = found.next_cursor
-        if cursor is None or len(items) % _PAGE or not found.items:
+    told, read, cursor = list[IncidentSummary](), 0, None
+    while read < TASKS_LIMIT:
+        (page,) = await memory.query(List(store="tasks", limit=_PAGE, cursor=cursor))
+        changed = [item for item in page.items if item.at >= since]
+        told += await _told(receiver, changed, memory)
+        read += len(changed)
+        cursor = page.next_cursor
+        if cursor is None or len(changed) < len(page.items):
             break
-    told = await _told(receiver, items, memory)
-    return digest_of(memory.project, since, until, told, is_cut=len(items) >= TASKS_LIMIT)
+    return digest_of(memory.project, since, until, told, is_cut=read >= TASKS_LIMIT)
 
 
 async def _told(receiver: Receiver, items: list[Item], memory: Memory) -> list[IncidentSummary]:
