@@ -71,7 +71,7 @@ def demo(
         return Exit.FAILED
     finally:
         if keep:
-            session.note(f"the data is kept: counterpoint up --data-dir {folder}")
+            session.note(f"the data is kept: counterpoint up --data-dir {folder / 'stack'}")
         else:
             shutil.rmtree(folder)
     return ended
