@@ -8,7 +8,7 @@ from typing import Any
 
 import axe_playwright_python
 import pytest
-from playwright.async_api import Browser, ConsoleMessage, Page
+from playwright.async_api import Browser, ConsoleMessage, Page, expect
 
 from counterpoint.bench.chromium import PROGRAMS, find_chromium, running_chromium
 
@@ -16,6 +16,8 @@ REQUIRED = "CHROMIUM_REQUIRED"
 """Variable that `.ci/run` sets where Chromium is installed: the tests are not skipped there."""
 WIDTHS = (360, 1440)
 SCHEMES = ("dark", "light")
+TIMEOUT_MS = 60_000
+expect.set_options(timeout=TIMEOUT_MS)
 _AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 _CHECK = """async (rules) => {
@@ -57,7 +59,7 @@ class ConsoleBrowser:
             base_url=self.url, **{"viewport": {"width": 1440, "height": 900}, "reduced_motion": "reduce"} | options
         )
         self._contexts.append(context)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(TIMEOUT_MS)
         if token is not None:
             answer = await context.request.post("/v1/sign-in", data={"token": token}, headers={"Origin": self.url})
             assert answer.status == 200, await answer.text()

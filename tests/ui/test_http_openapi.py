@@ -77,6 +77,7 @@ CONTRACT = {
     "/v1/tasks/{task_id}/card": {"get"},
     "/v1/sign-in": {"post"},
     "/v1/sign-out": {"post"},
+    "/v1/sign-in-codes": {"post"},
 }
 WITHOUT_TOKEN = {"/v1/schemas/{message_type}", "/v1/sign-in", "/v1/sign-out"}
 

@@ -1,7 +1,7 @@
 """Request context: the caller, its project, and memory on its behalf."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ from counterpoint.proto.memory import Commit, List, LogAfter, QueryResult
 from counterpoint.proto.messages import Message, ProjectName
 from counterpoint.proto.principals import Principal, Role
 from counterpoint.router.authentication import Authenticator, MemoryFor
+from counterpoint.router.console.sign_in_codes import SignInCodes
 from counterpoint.router.cookies import cookie_token
 from counterpoint.router.hub import Hub
 from counterpoint.router.intake.interventions import Reporter
@@ -43,6 +44,7 @@ class RouterResources:
     running_tasks: RunningTasks
     settings: RouterSettings
     planner: DeliveryPlanner | None = None
+    sign_in_codes: SignInCodes = field(default_factory=SignInCodes)
 
 
 @dataclass(frozen=True)

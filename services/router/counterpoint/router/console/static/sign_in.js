@@ -3,13 +3,16 @@
 import { get, send } from "./api.js";
 import { h } from "./dom.js";
 import { errorBox, field } from "./notices.js";
+import { to } from "./routes.js";
 
 let open = null;
 
 /** Return the caller, after it signed in if necessary. `reason` is shown above the field. */
 export async function signedIn(reason = null) {
-  const code = new URLSearchParams(location.hash.slice(1)).get("code");
-  if (code !== null) history.replaceState(null, "", location.pathname);
+  const link = new URLSearchParams(location.hash.slice(1));
+  const code = link.get("code");
+  const project = link.get("project");
+  if (code !== null) history.replaceState(null, "", to(link.get("task") ? "incident" : "now", link.get("task") ?? [], project ? { project } : {}));
   try {
     return code === null ? await get("/v1/whoami") : await send("POST", "/v1/sign-in", { code });
   } catch (error) {
