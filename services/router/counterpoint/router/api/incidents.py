@@ -27,8 +27,8 @@ _READ_LIMIT = 2000
 """Maximum number of tasks that are read of each state, last changed first."""
 
 
-class Hit(Shape):
-    """Who and what waits for it: jobs and data sets downstream, and their owners, near before far."""
+class DownstreamImpact(Shape):
+    """Jobs and data sets downstream of a task, and their owners, near before far."""
 
     jobs: int
     datasets: int
@@ -62,7 +62,7 @@ class OpenIncident(Shape):
     affected: int = 0
     previous: Id | None = None
     approval_id: Id | None = None
-    hit: Hit
+    hit: DownstreamImpact
 
 
 class OpenIncidents(Shape):
@@ -140,12 +140,12 @@ def incident_of(task: Task) -> OpenIncident:
     )
 
 
-def _hit(task: Task, facts: Mapping[str, Any]) -> Hit:
+def _hit(task: Task, facts: Mapping[str, Any]) -> DownstreamImpact:
     rows = {(row.kind, row.namespace, row.name): row for row in reversed(list(_downstream(task, facts)))}
     nearest = sorted(rows.values(), key=lambda row: row.hops)
     jobs = sum(row.kind == "job" for row in nearest)
     owners = tuple(dict.fromkeys(row.owner for row in nearest if row.owner))[:OWNERS]
-    return Hit(jobs=jobs, datasets=len(nearest) - jobs, owners=owners)
+    return DownstreamImpact(jobs=jobs, datasets=len(nearest) - jobs, owners=owners)
 
 
 def _downstream(task: Task, facts: Mapping[str, Any]) -> Iterator[Downstream]:
