@@ -29,8 +29,10 @@ from counterpoint.proto.memory import (
 )
 from counterpoint.proto.messages import Message
 from counterpoint.proto.validation import parse
+from counterpoint.router import task_events
 from counterpoint.router.authentication import token_id
 from counterpoint.router.handlers import register
+from counterpoint.router.issues import wiring as issues
 from counterpoint.router.notify import wiring as notifications
 from counterpoint.router.settings import RouterSettings
 
@@ -57,7 +59,10 @@ class House(FakeMemory):
 
     def __post_init__(self) -> None:
         register(self, timedelta(days=1), FairLimiter(1000))  # type: ignore[arg-type]
-        notifications.attach(self, RouterSettings(nats_user="router", nats_password=SecretStr("x")))  # type: ignore[arg-type]
+        settings = RouterSettings(nats_user="router", nats_password=SecretStr("x"))
+        notifications.attach(self, settings)  # type: ignore[arg-type]
+        issues.attach(self, settings)  # type: ignore[arg-type]
+        task_events.attach(self, ())  # type: ignore[arg-type]
 
     # the service that the handlers are registered with
 

@@ -36,6 +36,7 @@ CONTRACT = {
     "/v1/ingests/{job_id}": {"get"},
     "/v1/search": {"post"},
     "/v1/attempts": {"get", "post"},
+    "/v1/lessons": {"post"},
     "/v1/providers": {"get", "post"},
     "/v1/decisions/stream": {"get"},
     "/v1/dead-letters": {"get"},

@@ -220,6 +220,8 @@ class ErrorCode(StrEnum):
     """Too little disk space is left. Free disk space."""
     ENGINE_UNFIT = "engine_unfit"
     """An engine of your own lacks something, or belongs to another installation. Do what the problems say."""
+    RELEASE_UNFIT = "release_unfit"
+    """The database is of a release that this one cannot follow, or of a later one. Do what the problem says."""
     BACKUP_DAMAGED = "backup_damaged"
     """The file is cut short, was changed, or is not a backup. Use another backup."""
     BACKUP_LATER = "backup_later"

@@ -3,6 +3,19 @@
 -- name: create_migrations
 CREATE TABLE IF NOT EXISTS migrations (name text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())
 
+-- name: expand_migrations
+-- `oldest`: the migration from which on services run on the schema after this one. Null: those of all releases do.
+ALTER TABLE migrations ADD COLUMN IF NOT EXISTS oldest text
+
+-- name: grant_migrations
+GRANT SELECT ON migrations TO counterpoint_memory
+
+-- name: add_migration
+INSERT INTO migrations (name, oldest) VALUES ($1, $2)
+
+-- name: applied_migrations
+SELECT name, oldest FROM migrations
+
 -- name: delete_old_functions
 -- All but the newest of the older schemas of functions: services of the last release may still call that one.
 DELETE FROM migrations WHERE name IN (

@@ -12,7 +12,7 @@ from counterpoint.client import Memory, retry_on_conflict
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import Commit, List, LogAfter, QueryResult
-from counterpoint.proto.messages import Message, ProjectName
+from counterpoint.proto.messages import ProjectName
 from counterpoint.proto.principals import Principal, Role
 from counterpoint.router.authentication import Authenticator, MemoryFor
 from counterpoint.router.console.sign_in_codes import SignInCodes
@@ -23,29 +23,32 @@ from counterpoint.router.intake.running_tasks import RunningTasks
 from counterpoint.router.live_log import LiveLogs, LogSubscriber
 from counterpoint.router.read_rights import ReadRights
 from counterpoint.router.settings import RouterSettings
+from counterpoint.router.webhooks.issue_events import IssueEvent
 
 Result = TypeVar("Result")
 _ATTEMPTS = 5
 _BEARER = HTTPBearer(auto_error=False, description="The token of a principal.")
 
 
-class DeliveryPlanner(Protocol):
-    """The part of the notifications that requests need."""
+class IssueToucher(Protocol):
+    """The part of issue synchronization that webhooks need."""
 
-    async def plan(self, message: Message, memory: Memory, reader: Memory) -> Commit:
-        """Return the commit of the deliveries of an event. `reader` may read tasks."""
+    async def touch(self, memory: Memory, event: IssueEvent) -> tuple[str | None, Commit]:
+        """Return the task of the issue of an event, None without one, and the commit that plans its comparison."""
 
 
 @dataclass(frozen=True)
 class RouterResources:
-    """Objects that all requests share. Without a receiver of notifications there is no planner."""
+    """Objects that all requests share. `issues` needs a tracker; `has_receivers` is about notifications."""
 
     memory: MemoryFor
     authenticator: Authenticator
     hub: Hub
     running_tasks: RunningTasks
     settings: RouterSettings
-    planner: DeliveryPlanner | None = None
+    sign_in_codes: SignInCodes = field(default_factory=SignInCodes)
+    has_receivers: bool = False
+    issues: IssueToucher | None = None
 
     @cached_property
     def live_decisions(self) -> LiveLogs[LogSubscriber]:
@@ -56,8 +59,6 @@ class RouterResources:
     def read_rights(self) -> ReadRights:
         """The rights of principals with open streams."""
         return ReadRights(self.authenticator, self.settings.principal_cache_s)
-
-    sign_in_codes: SignInCodes = field(default_factory=SignInCodes)
 
 
 @dataclass(frozen=True)

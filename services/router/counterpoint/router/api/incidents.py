@@ -16,7 +16,7 @@ from counterpoint.router.api.body import reply
 from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.intake.incident_facts import with_incidents
 from counterpoint.router.intake.task_links import parts_of_open_tasks
-from counterpoint.router.notify.receivers import severity_level
+from counterpoint.router.notify.summary import severity_level
 
 router = APIRouter(prefix="/v1", tags=["tasks"])
 
@@ -28,8 +28,8 @@ _READ_LIMIT = 2000
 """Maximum number of tasks that are read of each state, last changed first."""
 
 
-class DownstreamImpact(Shape):
-    """Jobs and data sets downstream of a task, and their owners, near before far."""
+class Impact(Shape):
+    """Jobs and data sets downstream that wait for an incident, and their owners, near before far."""
 
     jobs: int
     datasets: int
@@ -63,7 +63,7 @@ class OpenIncident(Shape):
     affected: int = 0
     previous: Id | None = None
     approval_id: Id | None = None
-    hit: DownstreamImpact
+    hit: Impact
 
 
 class OpenIncidents(Shape):
@@ -157,12 +157,12 @@ def incident_of(task: Task) -> OpenIncident:
     )
 
 
-def _hit(task: Task, facts: Mapping[str, Any]) -> DownstreamImpact:
+def _hit(task: Task, facts: Mapping[str, Any]) -> Impact:
     rows = {(row.kind, row.namespace, row.name): row for row in reversed(list(_downstream(task, facts)))}
     nearest = sorted(rows.values(), key=lambda row: row.hops)
     jobs = sum(row.kind == "job" for row in nearest)
     owners = tuple(dict.fromkeys(row.owner for row in nearest if row.owner))[:OWNERS]
-    return DownstreamImpact(jobs=jobs, datasets=len(nearest) - jobs, owners=owners)
+    return Impact(jobs=jobs, datasets=len(nearest) - jobs, owners=owners)
 
 
 def _downstream(task: Task, facts: Mapping[str, Any]) -> Iterator[Downstream]:
