@@ -7,7 +7,7 @@ import { badge, clock, exactTime, number } from "./format.js";
 import { keep, to } from "./routes.js";
 
 const KEPT = 20_000;
-const PORTION = 200;
+const PORTION = 100;
 const EARLIER = 100;
 const RENDER_MS = 30;
 const FILTER_MS = 100;
