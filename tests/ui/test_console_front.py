@@ -15,7 +15,7 @@ from counterpoint.proto.approvals import ApprovalDecided
 from counterpoint.proto.decisions import DecisionMade
 
 NOW_PAGE = f"/#/now?project={PROJECT}"
-PORTION = 200
+PORTION = 100
 
 
 @pytest.fixture
