@@ -46,6 +46,7 @@ ONLY = {
     "pypdfium2": {"memory"},
     "markdownify": {"memory"},
     "bs4": {"memory"},
+    "playwright": set(),
     "joserfc": set(),
     "jwt": set(),
 }

@@ -1,7 +1,6 @@
 """The console in a real Chromium: signed-in pages, their errors, and their accessibility."""
 
 import os
-import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,15 +8,16 @@ from typing import Any
 
 import axe_playwright_python
 import pytest
-from playwright.async_api import Browser, ConsoleMessage, Page, Playwright, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Page, expect
+
+from counterpoint.bench.chromium import PROGRAMS, find_chromium, running_chromium
 
 REQUIRED = "CHROMIUM_REQUIRED"
 """Variable that `.ci/run` sets where Chromium is installed: the tests are not skipped there."""
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
-ARGUMENTS = ("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu")
-"""Containers have neither user namespaces nor a large `/dev/shm`."""
 WIDTHS = (360, 1440)
 SCHEMES = ("dark", "light")
+TIMEOUT_MS = 60_000
+expect.set_options(timeout=TIMEOUT_MS)
 _AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 _CHECK = """async (rules) => {
@@ -29,7 +29,7 @@ _CHECK = """async (rules) => {
 
 def program() -> str:
     """Return the path of Chromium. Skips the test without one, except where it is required."""
-    found = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    found = find_chromium()
     if found is None and os.environ.get(REQUIRED):
         pytest.fail(f"{REQUIRED} is set, and none of {', '.join(PROGRAMS)} is installed")
     if found is None:
@@ -40,14 +40,8 @@ def program() -> str:
 @asynccontextmanager
 async def browsing() -> AsyncIterator[Browser]:
     """Run a Chromium."""
-    path = program()
-    playwright: Playwright
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
-        try:
-            yield browser
-        finally:
-            await browser.close()
+    async with running_chromium(program()) as browser:
+        yield browser
 
 
 class ConsoleBrowser:
@@ -65,7 +59,7 @@ class ConsoleBrowser:
             base_url=self.url, **{"viewport": {"width": 1440, "height": 900}, "reduced_motion": "reduce"} | options
         )
         self._contexts.append(context)
-        context.set_default_timeout(60_000)
+        context.set_default_timeout(TIMEOUT_MS)
         if token is not None:
             answer = await context.request.post("/v1/sign-in", data={"token": token}, headers={"Origin": self.url})
             assert answer.status == 200, await answer.text()

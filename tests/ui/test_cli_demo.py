@@ -3,10 +3,13 @@
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import parse_qsl
 
+import httpx
 import pytest
 from rich.console import Console
 
@@ -73,3 +76,29 @@ def test_the_report_for_programs_holds_every_check(capsys: pytest.CaptureFixture
 def test_a_story_that_was_not_played_is_no_success() -> None:
     with pytest.raises(CommandError):
         print_report(session(json_alone=True), DemoTranscript(None, Console(file=io.StringIO())), "orders", 1.0, 2.0)
+
+
+SHOW = """
+import asyncio, sys
+from pathlib import Path
+from counterpoint.cli.demo.console import show_console
+from counterpoint.cli.session import CommandSession
+session = CommandSession(url=None, token=None, data_dir=None, project=None, json=False)
+asyncio.run(show_console(session, Path(sys.argv[1]), "orders"))
+"""
+
+
+@pytest.mark.slow
+def test_the_console_of_the_story_is_open_until_it_is_interrupted(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SHOW, str(tmp_path / "stack")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_environment(tmp_path)) as shown:
+        assert shown.stdout is not None
+        link = next(line for line in shown.stdout if "#code=" in line).split()[-1]
+        address, _, fragment = link.partition("/#")
+        code = dict(parse_qsl(fragment))["code"]
+        own = {"Sec-Fetch-Site": "same-origin"}
+        signed_in = httpx.post(f"{address}/v1/sign-in", json={"code": code}, headers=own, trust_env=False)
+        assert (signed_in.status_code, "httponly" in signed_in.headers["set-cookie"].lower()) == (200, True)
+        shown.send_signal(signal.SIGINT)
+        assert shown.wait() == 0
+    assert not (tmp_path / "stack" / "endpoints.json").exists()

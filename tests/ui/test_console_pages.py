@@ -13,7 +13,6 @@ from ui.console_story import EXPORT, LETTERS, LOAD, QUESTION, SOURCE, Story, pla
 
 from counterpoint.local.stack import Stack
 
-expect.set_options(timeout=20_000)
 OpenPage = Callable[..., Awaitable[Page]]
 PATHS = ("lineage", "memory", "costs", "dead-letters", "health")
 

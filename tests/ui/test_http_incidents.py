@@ -73,6 +73,17 @@ async def test_an_incident_says_how_often_it_failed_and_who_is_hit(front: Runnin
     )  # fmt: skip
 
 
+async def test_more_incidents_than_fit_into_one_reply_are_listed(front: Running) -> None:
+    for number in range(130):
+        made(front, f"incident-{number}", "working", kind="troubleshoot")
+        live = {"repeats": {"count": number + 1}} | ({"merged_into": "incident-0"} if number % 10 == 9 else {})
+        front.house.put("incidents", f"incident-{number}", {"live": live})
+    front.house.reply_limit = 7
+    found = await listed(front, limit=1000)
+    assert (found["total"], found["complete"]) == (117, True)
+    assert {one["task_id"]: one["count"] for one in found["items"]}["incident-128"] == 129
+
+
 @pytest.mark.parametrize(
     "context",
     [

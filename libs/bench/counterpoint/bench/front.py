@@ -1,4 +1,4 @@
-"""`counterpoint bench front`: the cost of the front door: searches, MCP, and the time until people are told.
+"""`counterpoint bench front`: the cost of the front door: searches, MCP, the console, streams, notifications.
 
 A search by MCP and by HTTP on a running stack, beside the same search from this process with the router's login, one
 after the other. No query is repeated, so that none is answered from a cache.
@@ -18,7 +18,9 @@ import httpx
 from pydantic import SecretStr
 
 from counterpoint import bus
+from counterpoint.bench.front_console import measure_console
 from counterpoint.bench.front_notify import NotifyReceiver, measure_notify
+from counterpoint.bench.front_streams import measure_streams
 from counterpoint.bench.processes import tree_pss_mb
 from counterpoint.bench.report import BenchReport, Measurement, exit_on_sigterm, log_warnings_only, p50, progress
 from counterpoint.bus import BusSettings, Service
@@ -100,14 +102,20 @@ async def measure_front(endpoints: Endpoints, router: Service, receiver: NotifyR
                 differences.append(p50([taken - alone for taken, alone in pairs]))
             progress(", ".join(f"{name} {durations[-1]:.1f} ms" for name, durations in took.items()))
         await measure_notify(http, receiver, NOTIFIED, report)
+    await measure_console(endpoints, router, report)
+    used_mb = tree_pss_mb(router_pid)
+    await measure_streams(endpoints, router, report)
     for name, differences in added.items():
         target = TARGET_MS if name == "mcp" else None
         row = Measurement(f"a search by {name}, over the same in process, p50", "ms", tuple(differences), target)
         report.measures.append(row)
     report.measures.append(Measurement("a search in process, p50", "ms", tuple(took["direct"]), None))
-    report.measures.append(Measurement("memory of the router before the first MCP call", "MB", (idle_mb,), IDLE_MB))
-    used_mb = tree_pss_mb(router_pid)
+    report.measures.append(
+        Measurement("memory of the router before MCP and the console are used", "MB", (idle_mb,), IDLE_MB)
+    )
     report.measures.append(Measurement("memory of the router after it", "MB", (used_mb,), USED_MB))
+    streamed_mb = tree_pss_mb(router_pid)
+    report.measures.append(Measurement("memory of the router after the event streams", "MB", (streamed_mb,), None))
 
 
 async def one_by_one(searches: dict[str, Search], numbers: Iterator[int], samples: int) -> dict[str, list[float]]:

@@ -48,6 +48,11 @@ class Authenticator:
             self._cache[key] = principal
         return principal
 
+    @property
+    def invalidations(self) -> int:
+        """The number of times that the cache was cleared."""
+        return self._invalidations
+
     def forget(self) -> None:
         """Clear the cache after a principal was created or revoked."""
         self._invalidations += 1

@@ -4,15 +4,16 @@ The id of an event is its position in the log of its project. Events are read fr
 order; live messages only wake the reader.
 """
 
-import asyncio
 import json
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import structlog
-from fastapi import APIRouter, Depends, Header, Query, Response
-from fastapi.sse import EventSourceResponse, ServerSentEvent
+from fastapi import APIRouter, Depends, Header, Query
+from fastapi.responses import StreamingResponse
+from fastapi.sse import format_sse_event
 
 from counterpoint.client import records
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem, Transient
@@ -26,6 +27,7 @@ from counterpoint.router.api.body import item_json
 from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.intake.interventions import unknown_task
 from counterpoint.router.intake.submissions import STORE, task_key
+from counterpoint.router.live_log import EncodedEvent, EncodedPage
 from counterpoint.router.paging import TaskId
 
 log = structlog.get_logger()
@@ -34,12 +36,20 @@ router = APIRouter(prefix="/v1", tags=["streams"])
 _PAGE = 200
 _TIMER_TYPES = frozenset({TaskDue.TYPE, ShadowDue.TYPE, NotificationDue.TYPE, IssueDue.TYPE, TrackerDue.TYPE})
 """Messages that enter the log before they are due; streams leave them out."""
+_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_OPEN, _KEEP_ALIVE = b": open\n\n", b": keep-alive\n\n"
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "CloudEvents as server-sent events; an event `gap` where retention has deleted some.",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
 }
+
+
+class EventStream(StreamingResponse):
+    """A response of server-sent events that are encoded already."""
+
+    media_type = "text/event-stream"
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,18 @@ class StreamStart:
     context: RequestContext
     feed: Feed
     after: int
-    first: LogPage
+    first: EncodedPage
+
+    async def read(self, after: int) -> EncodedPage:
+        """Return the events after a position. Raises `Transient`, and `Denied` once the principal may not read."""
+        return _encoded(await self.feed.page(self.context, after))
+
+    async def check(self) -> None:
+        """Raise `Denied` if the principal may not read any more, and `Transient`."""
+        key = self.context.project, self.context.principal.name
+        await self.context.resources.read_rights.check(
+            key, lambda: self.context.fetch(List(store="decisions", limit=1))
+        )
 
 
 def _resume_position(
@@ -105,7 +126,6 @@ async def _task_start(
     context: Context,
     task_id: TaskId,
     position: ResumePosition,
-    response: Response,
     line: Annotated[bool, Query(description="With the actions of the line, as events `action`.")] = False,
 ) -> StreamStart:
     context.require("read")
@@ -113,43 +133,45 @@ async def _task_start(
     if accepted is None:
         raise unknown_task(context.project)
     # The messages of a task follow its record: older gaps in the log do not concern it.
-    return await _start(context, Feed(("tasks", "decisions"), task_id, line), position or accepted.seq, response)
+    return await _start(context, Feed(("tasks", "decisions"), task_id, line), position or accepted.seq)
 
 
-async def _decisions_start(context: Context, position: ResumePosition, response: Response) -> StreamStart:
+async def _decisions_start(context: Context, position: ResumePosition) -> StreamStart:
     context.require("read")
     feed = Feed(("decisions",))
-    return await _start(context, feed, await _end_of_log(context, feed) if position is None else position, response)
+    return await _start(context, feed, await _end_of_log(context, feed) if position is None else position)
 
 
-@router.get("/tasks/{task_id}/events", responses=_RESPONSES, response_class=EventSourceResponse)
-async def task_events(
-    start: Annotated[StreamStart, Depends(_task_start)],
-) -> AsyncIterator[ServerSentEvent]:
+@router.get("/tasks/{task_id}/events", responses=_RESPONSES, response_class=EventStream)
+async def task_events(start: Annotated[StreamStart, Depends(_task_start)]) -> EventStream:
     """Stream the messages and decisions of a task, with `line` its actions too, from its start or after an event."""
-    async for event in _events(start):
-        yield event
+    return EventStream(_own_events(start), headers=_HEADERS)
 
 
-@router.get("/decisions/stream", responses=_RESPONSES, response_class=EventSourceResponse)
-async def decisions(
-    start: Annotated[StreamStart, Depends(_decisions_start)],
-) -> AsyncIterator[ServerSentEvent]:
+@router.get("/decisions/stream", responses=_RESPONSES, response_class=EventStream)
+async def decisions(start: Annotated[StreamStart, Depends(_decisions_start)]) -> EventStream:
     """Stream the decisions of a project, from now on or after an event."""
-    async for event in _events(start):
-        yield event
+    return EventStream(_shared_events(start), headers=_HEADERS)
 
 
-def _event_of(item: Item) -> ServerSentEvent | None:
+def _encoded(page: LogPage) -> EncodedPage:
+    return EncodedPage(tuple(event for item in page.items if (event := _event_of(item))), page.end, page.gap)
+
+
+def _event_of(item: Item) -> EncodedEvent | None:
     """Return an item as an event; None for a timer, and for an action that cannot be read."""
     if item.store == "actions":
         action = next(iter(records((item,), Action)), None)
-        data = json.dumps(item_json(action, seq=item.seq), separators=(",", ":")) if action else None
-        return ServerSentEvent(id=str(item.seq), event="action", raw_data=data) if data else None
-    return None if item.body["type"] in _TIMER_TYPES else cloud_event(item)
+        return _event(item, item_json(action, seq=item.seq), "action") if action else None
+    return None if item.body["type"] in _TIMER_TYPES else _event(item, _cloud_event(item))
 
 
-def cloud_event(item: Item) -> ServerSentEvent:
+def _event(item: Item, content: dict[str, Any], name: str | None = None) -> EncodedEvent:
+    data = json.dumps(content, separators=(",", ":"))
+    return EncodedEvent(item.seq, format_sse_event(data_str=data, event=name, id=str(item.seq)))
+
+
+def _cloud_event(item: Item) -> dict[str, Any]:
     """Return a message of the log as a CloudEvent in structured mode."""
     body = item.body
     cloud = {
@@ -162,49 +184,102 @@ def cloud_event(item: Item) -> ServerSentEvent:
         "datacontenttype": "application/json",
         "data": json.loads(body["data"]) if isinstance(body["data"], str) else body["data"],
     }
-    data = json.dumps({name: value for name, value in cloud.items() if value is not None}, separators=(",", ":"))
-    return ServerSentEvent(id=str(item.seq), raw_data=data)
+    return {name: value for name, value in cloud.items() if value is not None}
 
 
-async def _start(context: RequestContext, feed: Feed, after: int, response: Response) -> StreamStart:
-    response.headers["Cache-Control"] = "no-store"
-    return StreamStart(context, feed, after, await feed.page(context, after))
+async def _start(context: RequestContext, feed: Feed, after: int) -> StreamStart:
+    return StreamStart(context, feed, after, _encoded(await feed.page(context, after)))
 
 
-async def _events(start: StreamStart) -> AsyncIterator[ServerSentEvent]:
-    """Yield events until the client disconnects, loses its right to read, or the router stops."""
-    context, feed, after = start.context, start.feed, start.after
-    settings, clock = context.resources.settings, asyncio.get_running_loop()
-    yield ServerSentEvent(comment="open")
-    quiet_since = clock.time()
-    found: LogPage | None = start.first
-    with context.resources.hub.listen(context.project, feed.task_id) as listener:
+class _Pace:
+    """Comments that keep a quiet connection open."""
+
+    def __init__(self, heartbeat_s: float) -> None:
+        self.heartbeat_s = heartbeat_s
+        self._quiet_since = time.monotonic()
+
+    def sent(self) -> None:
+        """Note that something was sent."""
+        self._quiet_since = time.monotonic()
+
+    def comments(self) -> Iterator[bytes]:
+        """Yield a comment if one is due."""
+        if time.monotonic() - self._quiet_since >= self.heartbeat_s:
+            self.sent()
+            yield _KEEP_ALIVE
+
+
+def _parts(page: EncodedPage, after: int, pace: _Pace) -> Iterator[bytes]:
+    """Yield what a page says to a client that had the events up to `after`."""
+    if page.gap:
+        yield format_sse_event(data_str=json.dumps({"after": after}), event="gap")
+    if page.events:
+        pace.sent()
+        yield b"".join(event.data for event in page.events)
+
+
+async def _own_events(start: StreamStart) -> AsyncIterator[bytes]:
+    """Yield events, read for this client, until it disconnects, loses its right to read, or the router stops."""
+    context, after, page = start.context, start.after, start.first
+    settings = context.resources.settings
+    yield _OPEN
+    pace = _Pace(settings.heartbeat_s)
+    with context.resources.hub.listen(context.project, start.feed.task_id) as listener:
         while True:
-            if found and found.gap:
-                yield ServerSentEvent(event="gap", raw_data=json.dumps({"after": after}))
-            for item in found.items if found else ():
-                if event := _event_of(item):
-                    yield event
-                    quiet_since = clock.time()
-            after = found.end if found else after
-            if found is None or not found.items:
+            for part in _parts(page, after, pace):
+                yield part
+            after = page.end
+            if not page.events:
                 await listener.wait(settings.poll_s)
             if listener.closed:
                 return
-            if clock.time() - quiet_since >= settings.heartbeat_s:
-                yield ServerSentEvent(comment="keep-alive")
-                quiet_since = clock.time()
+            for comment in pace.comments():
+                yield comment
             listener.clear()
             try:
-                found = await listener.until_closed(feed.page(context, after))
+                page = await listener.until_closed(start.read(after))
             except Transient as error:
                 if listener.closed:
                     return
                 log.info("stream.waits", project=context.project, reason=str(error))
-                found = None
+                page = EncodedPage((), after)
             except Denied as denied:
                 log.info("stream.ended", project=context.project, rule=denied.rule)
                 return
+
+
+async def _shared_events(start: StreamStart) -> AsyncIterator[bytes]:
+    """Yield the events of a project, read once for all its clients, until this one disconnects, loses its right to
+    read, or the router stops."""
+    context, resources = start.context, start.context.resources
+    yield _OPEN
+    pace = _Pace(resources.settings.heartbeat_s)
+    for part in _parts(start.first, start.after, pace):
+        yield part
+    after = start.first.end
+    with resources.hub.listen(context.project) as listener:
+        async with resources.live_decisions.subscribe(context.project, start, after) as live:
+            while not listener.closed and live.serves(start):
+                for comment in pace.comments():
+                    yield comment
+                listener.clear()
+                try:
+                    if after < live.start:
+                        page = await listener.until_closed(start.read(after))
+                    else:
+                        page = EncodedPage(live.after(after), max(after, live.end))
+                        if page.events:
+                            await listener.until_closed(start.check())
+                except Transient:
+                    await listener.wait(resources.settings.poll_s)
+                    continue
+                except Denied as denied:
+                    log.info("stream.ended", project=context.project, rule=denied.rule)
+                    return
+                for part in _parts(page, after, pace):
+                    yield part
+                after = page.end
+                await live.wait(after, pace.heartbeat_s)
 
 
 async def _end_of_log(context: RequestContext, feed: Feed) -> int:

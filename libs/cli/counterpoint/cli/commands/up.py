@@ -95,6 +95,7 @@ def _where(endpoints: "Endpoints") -> "RenderableType":
     from rich.text import Text
 
     rows: list[tuple[str, str]] = [
+        ("Console", f"{endpoints.http}/ (sign in: counterpoint console)"),
         ("HTTP API", endpoints.http),
         ("OpenAPI", f"{endpoints.http}/openapi.json"),
         ("OpenLineage", f"{endpoints.lineage}/api/v1/lineage"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import Depends, Query, Request
@@ -20,6 +20,8 @@ from counterpoint.router.cookies import cookie_token
 from counterpoint.router.hub import Hub
 from counterpoint.router.intake.interventions import Reporter
 from counterpoint.router.intake.running_tasks import RunningTasks
+from counterpoint.router.live_log import LiveLogs, LogSubscriber
+from counterpoint.router.read_rights import ReadRights
 from counterpoint.router.settings import RouterSettings
 from counterpoint.router.webhooks.issue_events import IssueEvent
 
@@ -47,6 +49,16 @@ class RouterResources:
     sign_in_codes: SignInCodes = field(default_factory=SignInCodes)
     has_receivers: bool = False
     issues: IssueToucher | None = None
+
+    @cached_property
+    def live_decisions(self) -> LiveLogs[LogSubscriber]:
+        """The ends of the projects' logs of decisions, for their streams."""
+        return LiveLogs(self.hub, self.settings.poll_s)
+
+    @cached_property
+    def read_rights(self) -> ReadRights:
+        """The rights of principals with open streams."""
+        return ReadRights(self.authenticator, self.settings.principal_cache_s)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from counterpoint.client import records
+from counterpoint.proto.errors import ErrorCode, Permanent
 from counterpoint.proto.findings import Downstream
 from counterpoint.proto.memory import List
 from counterpoint.proto.messages import Id, ProjectName, Shape, Time
@@ -22,7 +23,7 @@ router = APIRouter(prefix="/v1", tags=["tasks"])
 OPEN_STATES: tuple[State, ...] = ("input_required", "working", "submitted")
 OWNERS = 20
 """Maximum number of owners of an item."""
-_PAGE = 200
+_PAGE, _FACTS = 200, 100
 _READ_LIMIT = 2000
 """Maximum number of tasks that are read of each state, last changed first."""
 
@@ -91,8 +92,13 @@ async def open_incidents(context: RequestContext, limit: int) -> OpenIncidents:
         found += tasks
         complete &= is_all
     parts = await parts_of_open_tasks(context.memory(), [task.task_id for task in found]) if found else set()
-    tasks = await with_incidents(context.memory(), [task for task in found if task.task_id not in parts])
-    shown = [task for task in tasks if not (task.context or {}).get("merged_into")]
+    whole = [task for task in found if task.task_id not in parts]
+    shown = [
+        task
+        for first in range(0, len(whole), _FACTS)
+        for task in await _with_facts(context, whole[first : first + _FACTS])
+        if not (task.context or {}).get("merged_into")
+    ]
     shown.sort(key=lambda task: (-severity_level(task.priority), task.submitted_at))
     items = tuple(map(incident_of, shown[:limit]))
     return OpenIncidents(items=items, total=len(shown), complete=complete and len(shown) <= limit)
@@ -108,6 +114,17 @@ async def _tasks_in(context: RequestContext, state: State) -> tuple[list[Task], 
         cursor = found.next_cursor
         if cursor is None or len(tasks) >= _READ_LIMIT:
             return tasks, cursor is None
+
+
+async def _with_facts(context: RequestContext, tasks: list[Task]) -> list[Task]:
+    """Return tasks with the live facts of their incidents, in as many replies as they need."""
+    try:
+        return await with_incidents(context.memory(), tasks)
+    except Permanent as error:
+        if error.code != ErrorCode.TOO_LARGE or len(tasks) == 1:
+            raise
+        middle = len(tasks) // 2
+        return [*await _with_facts(context, tasks[:middle]), *await _with_facts(context, tasks[middle:])]
 
 
 def incident_of(task: Task) -> OpenIncident:

@@ -19,6 +19,7 @@ const projectField = h("input", { id: "project", list: "projects", size: "14", s
 const projectNames = h("datalist", { id: "projects" });
 let caller = null;
 let leave = new AbortController();
+let signingIn = false;
 
 async function start() {
   applyTheme();
@@ -103,9 +104,14 @@ async function nameProjects() {
 }
 
 async function signInAgain() {
+  if (signingIn) return;
+  signingIn = true;
   leave.abort();
   caller = await askForToken("You are no longer signed in: the token was revoked, or the cookie expired.");
+  signingIn = false;
   setCaller(caller);
+  replace(document.querySelector("header"), ...header().childNodes);
+  nameProjects();
   await open();
 }
 

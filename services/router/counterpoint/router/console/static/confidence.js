@@ -45,7 +45,7 @@ export function confidencePicture({ score, band, terms }) {
     "div",
     { class: "confidence" },
     head,
-    svg("svg", { viewBox: `0 0 ${WIDTH} 108`, role: "img", "aria-label": `Confidence ${score.toFixed(2)}, ${band}: ${described}` }, svg("text", { x: 0, y: 12, class: "term-name start" }, "the four terms and their weights"), segments, total),
+    svg("svg", { viewBox: `0 0 ${WIDTH + 20} 108`, role: "img", "aria-label": `Confidence ${score.toFixed(2)}, ${band}: ${described}` }, svg("text", { x: 0, y: 12, class: "term-name start" }, "the four terms and their weights"), segments, total),
     table(
       [
         { label: "Term", cell: ({ label }, index) => label },

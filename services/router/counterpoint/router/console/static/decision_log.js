@@ -7,9 +7,10 @@ import { badge, clock, exactTime, number } from "./format.js";
 import { keep, to } from "./routes.js";
 
 const KEPT = 20_000;
-const PORTION = 200;
+const PORTION = 100;
 const EARLIER = 100;
-const RENDER_MS = 100;
+const RENDER_MS = 30;
+const FILTER_MS = 100;
 
 /**
  * Return a log of decisions as an element. `onDecision` runs for each new one.
@@ -33,6 +34,7 @@ class Log {
     this.pausedAt = 0;
     this.dropped = 0;
     this.timer = null;
+    this.earliest = 0;
     this.list = h("ol", { class: "decisions", "aria-label": "Decisions, newest first", tabindex: "0" });
     this.state = h("span", { class: "badge quiet" }, "connecting");
     this.count = h("span", { class: "quiet", role: "status" });
@@ -125,7 +127,7 @@ class Log {
       this.setFilter(this.search.value);
       this.shownCount = PORTION;
       this.renderAll();
-    }, RENDER_MS);
+    }, FILTER_MS);
   }
 
   togglePause() {
@@ -138,11 +140,15 @@ class Log {
   }
 
   renderSoon() {
+    // At once when it is quiet; in a flood a quarter of the time at most.
     this.timer ??= setTimeout(() => {
       this.timer = null;
+      const began = performance.now();
       if (this.paused) this.renderCount();
       else this.renderNew();
-    }, RENDER_MS);
+      const ended = performance.now();
+      this.earliest = ended + Math.max(RENDER_MS, (ended - began) * 3);
+    }, Math.max(0, this.earliest - performance.now()));
   }
 
   renderNew() {

@@ -30,12 +30,15 @@ export function keyed(container, keyOf, render) {
   };
 }
 
-/** Return `request()`, which runs `work` soon; runs do not overlap, and a slow one is not repeated at once. */
-export function refresher(work, signal, { wait_ms = 400 } = {}) {
+/**
+ * Return `{request, now}`: `request()` runs `work` soon, `now()` at once, for what the reader did. Runs do not overlap.
+ * While changes keep coming `work` takes a tenth of the time at most, so that many open pages do not wear the server down.
+ */
+export function refresher(work, signal, { wait_ms = 300, apart_ms = 1500 } = {}) {
   let timer = null;
   let running = false;
-  let again = false;
-  let took = 0;
+  let again = null;
+  let earliest = 0;
   const run = async () => {
     timer = null;
     if (signal.aborted) return;
@@ -44,18 +47,23 @@ export function refresher(work, signal, { wait_ms = 400 } = {}) {
     try {
       await work();
     } finally {
-      took = performance.now() - began;
+      const ended = performance.now();
+      earliest = ended + Math.max(apart_ms, (ended - began) * 9);
       running = false;
-      if (again) {
-        again = false;
-        request();
-      }
+      const next = again;
+      again = null;
+      next?.();
     }
   };
   const request = () => {
-    if (running) again = true;
-    else timer ??= setTimeout(run, Math.max(wait_ms, took * 4));
+    if (running) again ??= request;
+    else timer ??= setTimeout(run, Math.max(wait_ms, earliest - performance.now()));
+  };
+  const now = async () => {
+    clearTimeout(timer);
+    if (running) again = now;
+    else await run();
   };
   signal.addEventListener("abort", () => clearTimeout(timer));
-  return { request, now: run };
+  return { request, now };
 }

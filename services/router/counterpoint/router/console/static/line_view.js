@@ -103,4 +103,4 @@ function curve(a, b) {
   return `M${a.x} ${a.y - 5 + RADIUS}C${a.x} ${middle} ${b.x} ${middle} ${b.x} ${b.y - 5 - RADIUS}`;
 }
 
-const shorten = (text) => (text.length > 34 ? `…${text.slice(-33)}` : text);
+const shorten = (text) => (text.length > 40 ? `${text.slice(0, 18)}…${text.slice(-21)}` : text);

@@ -27,7 +27,8 @@ export async function readLane(incidents, signal) {
   const decided = approvals.items.map((approval) => ({ waits: "approval", key: approval.approval_id, title: byTask.get(approval.task_id)?.title ?? approval.summary, approval, task_id: approval.task_id, since: approval.requested_at, severity: byTask.get(approval.task_id)?.severity ?? "normal" }));
   const pending = new Set(decided.map(({ task_id }) => task_id));
   const waiting = incidents
-    .filter(({ state, task_id }) => state === "input_required" && !pending.has(task_id))
+    // A task may wait for an approval that was decided a moment ago.
+    .filter(({ state, task_id, waiting_for }) => state === "input_required" && waiting_for !== "approval" && !pending.has(task_id))
     .map((incident) => ({ waits: incident.waiting_for ?? "override", key: incident.task_id, since: incident.opened_at, ...incident }));
   const open = new Set(incidents.map(({ task_id }) => task_id));
   const unexplained = recoveries.items

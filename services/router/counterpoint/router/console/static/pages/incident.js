@@ -41,7 +41,7 @@ export async function show(main, { path, query }, signal) {
   const view = new TaskView(taskId, parts, query.get("decision"), signal);
   await view.refresh();
   const refresh = refresher(() => view.refresh(), signal);
-  view.onChange = () => refresh.request();
+  view.onChange = () => refresh.now();
   view.prove();
   stream(`/v1/tasks/${encodeURIComponent(taskId)}/events`, {
     parameters: { line: true },

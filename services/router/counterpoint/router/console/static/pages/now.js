@@ -25,7 +25,7 @@ export async function show(main, parameters, signal) {
   const lane = h("ul", { class: "needs" });
   const quiet = empty("Nothing needs you.");
   const updateRows = keyed(rows, ({ task_id }) => task_id, incidentRow);
-  const updateLane = needsLane(lane, () => refresh.request());
+  const updateLane = needsLane(lane, () => refresh.now());
 
   const refresh = refresher(async () => {
     try {

@@ -1,0 +1,125 @@
+"""Decisions that many clients watch are read once for all of them, and each keeps its own place and rights."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from agents.router_house import House
+from ui.http_front import Events, Running
+from ui.test_http_streams import DECISIONS, decided, steps, stream
+
+from counterpoint.proto.errors import Denied, Transient
+from counterpoint.router import live_log
+from counterpoint.router.hub import Hub
+from counterpoint.router.live_log import EncodedEvent, EncodedPage, LiveLog, LiveLogs
+
+CLIENTS = 12
+
+
+async def test_all_clients_get_each_decision_once_in_order_by_few_reads(
+    front: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+
+    async def counted(subject: str, body: bytes, timeout_s: float) -> bytes:
+        nonlocal asked
+        asked += b"log_after" in body
+        return await House.transport(front.house, subject, body, timeout_s)
+
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(stream(front.me, DECISIONS)) for _ in range(CLIENTS)]
+        monkeypatch.setattr(front.house, "transport", counted)
+        for number in range(5):
+            decided(front, number)
+            told = await asyncio.gather(*(client.events(1) for client in clients))
+            assert {tuple(steps(each)) for each in told} == {(f"step {number}",)}
+    assert asked <= 15
+
+
+async def test_a_client_that_comes_back_reads_what_it_missed_and_then_goes_on_with_the_others(front: Running) -> None:
+    async with stream(front.me, DECISIONS) as steady:
+        decided(front, 0)
+        (first,) = await steady.events(1)
+        for number in range(1, 30):
+            decided(front, number)
+        await steady.events(29)
+        async with stream(front.me, DECISIONS, first.id) as late:
+            assert list(steps(await late.events(29))) == [f"step {number}" for number in range(1, 30)]
+            decided(front, 30)
+            assert list(steps(await late.events(1))) == list(steps(await steady.events(1))) == ["step 30"]
+
+
+async def test_a_revoked_reader_ends_and_the_others_go_on(front: Running) -> None:
+    async with (
+        front.as_principal("first", "read") as first,
+        front.as_principal("second", "read") as second,
+        stream(first, DECISIONS) as ended,
+        stream(second, DECISIONS) as goes_on,
+    ):
+        assert (await front.me.delete("/v1/principals/first")).status_code == 200
+        decided(front, 1)
+        assert list(steps(await goes_on.events(1))) == ["step 1"]
+        assert await _end(ended) is None
+
+
+async def _end(events: Events) -> Any:
+    told = await events.next()
+    return None if told is None or (isinstance(told, str) and await events.next() is None) else told
+
+
+def event(seq: int, size: int = 1) -> EncodedEvent:
+    return EncodedEvent(seq, b"x" * size)
+
+
+async def test_it_holds_no_more_than_its_limits_and_says_where_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_log, "KEPT_EVENTS", 3)
+    monkeypatch.setattr(live_log, "KEPT_BYTES", 10)
+    live = LiveLog[Any](4)
+    live.add(EncodedPage(tuple(event(seq) for seq in range(5, 10)), 12))
+    assert (live.start, live.end) == (6, 12)
+    assert [each.seq for each in live.after(7)] == [8, 9]
+    live.add(EncodedPage((event(13, 10),), 13))
+    assert (live.start, [each.seq for each in live.after(live.start)]) == (9, [13])
+    live.add(EncodedPage((event(20),), 20, gap=True))
+    assert (live.start, [each.seq for each in live.after(live.start)]) == (19, [20])
+    waiting = asyncio.create_task(live.wait(20, 60))
+    await asyncio.sleep(0)
+    live.add(EncodedPage((), 21))
+    await waiting
+
+
+class Reader:
+    """A subscriber that fails, or reads nothing."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.asked = asyncio.Event()
+
+    async def read(self, after: int) -> EncodedPage:
+        self.asked.set()
+        if self.error is not None:
+            raise self.error
+        return EncodedPage((event(after + 1),) if after < 3 else (), max(after, 3))
+
+
+async def test_it_is_read_for_the_next_one_when_the_first_may_not_and_by_nobody_in_the_end() -> None:
+    logs, refused, other = LiveLogs[Reader](Hub(), 60), Reader(Denied("role", "read")), Reader()
+    async with logs.subscribe("p", refused, 0) as live, logs.subscribe("p", other, 0) as same:
+        assert same is live
+        while live.end < 3:
+            await live.wait(2, 60)
+        assert live.end == 3
+        assert (live.serves(refused), live.serves(other)) == (False, True)
+    async with logs.subscribe("p", other, 7) as fresh:
+        assert (fresh.start, fresh is live) == (7, False)
+
+
+async def test_it_goes_on_when_memory_is_back() -> None:
+    hub, reader = Hub(), Reader(Transient("away"))
+    async with LiveLogs[Reader](hub, 60).subscribe("p", reader, 0) as live:
+        await reader.asked.wait()
+        reader.error = None
+        hub.on_message("live.decisions.p.manager", {})
+        await live.wait(0, 60)
+        assert live.end == 3
