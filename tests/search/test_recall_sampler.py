@@ -102,6 +102,8 @@ async def test_the_share_is_kept_and_nothing_runs_while_it_is_busy_or_another_ru
     assert 60 < ran[0] < 140
     assert len(sampler._samples["chunks", "share"]) == min(ran[0], WINDOW)
     assert RECALL.labels("chunks", "share")._value.get() == 0.5
+    (known,) = sampler.means()
+    assert (known.store, known.plan, known.ratio, known.samples) == ("chunks", "share", 0.5, min(ran[0], WINDOW))
     busy[0], before = True, ran[0]
     for _ in range(1000):
         sampler.offer("chunks", "share", compare)

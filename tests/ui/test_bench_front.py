@@ -1,0 +1,61 @@
+"""`counterpoint bench front` on the running stack: the console's screen and many event streams, in a few seconds."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from playwright.async_api import Browser
+from pydantic import SecretStr
+
+from counterpoint.bench import chromium as bench_chromium
+from counterpoint.bench import front_console, front_streams
+from counterpoint.bench.report import BenchReport
+from counterpoint.bus import BusSettings, Service
+from counterpoint.local.credentials import load_credentials
+from counterpoint.local.service import NATS_USERS
+from counterpoint.local.stack import Stack
+
+
+@pytest.fixture
+async def router(stack: Stack) -> AsyncIterator[Service]:
+    """The login of the router."""
+    password = load_credentials(stack.data_dir / "secrets.json", NATS_USERS).nats["router"]
+    settings = BusSettings(nats_url=stack.endpoints.nats, nats_user="router", nats_password=SecretStr(password))
+    service = Service("router", settings)
+    await service.connection.open()
+    yield service
+    await service.connection.close()
+
+
+async def test_each_client_of_a_stream_gets_each_decision(
+    stack: Stack, router: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front_streams, "CLIENTS", 8)
+    monkeypatch.setattr(front_streams, "COUNT", 10)
+    report = BenchReport("front")
+    await front_streams.measure_streams(stack.endpoints, router, report)
+    complete, p50, p99 = report.measures
+    assert (complete.runs, complete.met) == ((8,), True)
+    assert p50.value <= p99.value
+
+
+async def test_decisions_are_timed_until_they_are_on_the_screen(
+    stack: Stack, router: Service, chromium: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front_console, "COUNT", 12)
+    monkeypatch.setattr(front_console, "WARM_UP", 2)
+    monkeypatch.setattr(front_console, "RATE", 20.0)
+    report = BenchReport("front")
+    await front_console.measure_console(stack.endpoints, router, report)
+    p50, p99, first_load = report.measures
+    assert 0 < p50.value <= p99.value
+    assert first_load.met
+
+
+async def test_without_chromium_the_reason_is_told_and_nothing_is_measured(
+    stack: Stack, router: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench_chromium, "PROGRAMS", ("no-such-browser",))
+    report = BenchReport("front")
+    await front_console.measure_console(stack.endpoints, router, report)
+    assert report.measures == []
+    assert "the console is not measured: none of no-such-browser is installed" in capsys.readouterr().err
