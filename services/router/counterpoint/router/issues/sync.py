@@ -18,7 +18,9 @@ from counterpoint.router.issues.synced_issue import ASK_FOR, Progress, ReadMark,
 from counterpoint.router.issues.texts import IssueContent
 
 CLOCK_SKEW = timedelta(days=1)
-"""Largest difference between our clock and that of a forge, when an issue is searched by its mark."""
+NEWEST = 100
+"""An issue is searched by its mark among those that were opened since it was planned, and among so many in any case:
+clocks may differ by more than `CLOCK_SKEW`."""
 COMMENTS_LIMIT = 2000
 CARD, QUESTION = "card", "question"
 
@@ -110,12 +112,13 @@ class IssueComparer:
 
     async def _marked(self) -> ForgeIssue | None:
         """Return the issue that an earlier attempt has opened."""
-        oldest = self._sync.created_at - CLOCK_SKEW
+        oldest, count = self._sync.created_at - CLOCK_SKEW, 0
         async for issue in self._forge.newest():
-            if issue.created_at < oldest:
-                return None
+            count += 1
             if marked_issue(issue.body) == self._issue_id:
                 return issue
+            if issue.created_at < oldest and count >= NEWEST:
+                return None
         return None
 
     async def _check_repository(self) -> None:
