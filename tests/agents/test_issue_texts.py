@@ -179,6 +179,7 @@ def row(**fields: str) -> str:
         (row(url='"ftp://x"'), "http or https"),
         (row(url='"https://a:b@x"'), "user"),
         (row(url='"https://x:99999"'), "port"),
+        (row(api='"https://a:b@x"'), "api may not"),
         (row(kind='"bitbucket"'), "kind"),
         (row(poll_s="0"), "poll_s"),
         (row(tokn='"x"'), "tokn"),
@@ -208,6 +209,8 @@ def test_the_interface_follows_from_the_address(tmp_path: Path) -> None:
         "https://ghe.example.com/api/v3",
         "https://gitlab.com/api/v4",
     ]
+    (tracker,) = load_trackers(written(tmp_path, row(url='"https://git.example.com"', api='"http://git:3000/api/v1/"')))
+    assert (tracker.api_url, tracker.is_of("https://git.example.com/O/r")) == ("http://git:3000/api/v1", True)
 
 
 def test_a_login_is_known_whatever_its_case() -> None:

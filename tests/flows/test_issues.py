@@ -135,6 +135,7 @@ async def test_an_escalation_is_an_issue_whose_end_is_that_of_its_task(tracked: 
     assert "counterpoint: needs you" not in forge.issues[number].labels
 
 
+@pytest.mark.slow
 async def test_a_router_that_is_killed_at_a_call_opens_one_issue(tracked: Stack, forge: ScriptedForge) -> None:
     """Killed when the forge has opened the issue and has not answered, and once more when it is searched."""
     kills = 0
