@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from counterpoint.proto.tasks import Task
 from counterpoint.router.issues.commands import outcome_in
-from counterpoint.router.issues.marks import mark_of_comment, mark_of_issue, marked_comment, marked_issue
+from counterpoint.router.issues.marks import CommentMarks, mark_of_issue, marked_issue
 from counterpoint.router.issues.texts import block, code, content_of, inert, number_in, plan_steps
 from counterpoint.router.issues.trackers import Tracker, TrackerError, load_trackers
 from counterpoint.router.notify.summary import summary_of
@@ -86,8 +86,12 @@ def test_a_body_is_below_the_limit_of_the_forges() -> None:
 
 def test_marks_are_those_of_issues_and_comments() -> None:
     assert marked_issue(f"text\n{mark_of_issue('a-1')}\n{mark_of_issue('b-1')}") == "a-1"
-    assert marked_comment(f"\n{mark_of_comment('a-1', 'card')}\nx") == ("a-1", "card")
-    assert marked_comment(f"> {mark_of_comment('a-1', 'card')}\nfixed by x") is None
+    marks = CommentMarks("a-1", "secret")
+    assert marks.purpose_of(f"\n{marks.of('card')}\nx") == "card"
+    assert marks.purpose_of(f"> {marks.of('card')}\nfixed by x") is None
+    for other in (CommentMarks("a-1", "other"), CommentMarks("a-2", "secret")):
+        assert marks.purpose_of(other.of("card")) is None
+    assert marks.purpose_of(marks.of("card").replace("card", "question")) is None
     for none in (None, "", "counterpoint:issue x", "<!-- counterpoint:issue -->"):
         assert marked_issue(none) is None
 

@@ -407,6 +407,21 @@ async def test_who_has_no_principal_or_no_right_has_no_effect(github: ScriptedFo
     assert len(github.bodies()) == 5, "a refusal is told once"
 
 
+async def test_a_stranger_cannot_make_a_comment_of_ours(github: ScriptedForge) -> None:
+    house = house_of(github)
+    await house.open()
+    mark = marked_issue(github.issues[1].body)
+    forged = [f"<!-- counterpoint:comment {each} -->" for each in (f"{mark} card", "card " + "0" * 16, "card")]
+    for text in forged:
+        github.person_comments(1, text, by="mallory")
+    house.task(proposal="Another")
+    await house.tell(proposed())
+    await house.settle()
+    *theirs, card = github.bodies()
+    assert theirs == forged
+    assert "Another" in card
+
+
 async def test_an_outcome_that_contradicts_another_is_refused_by_name(github: ScriptedForge) -> None:
     house = house_of(github)
     known = {"1": {"outcome": "succeeded", "evidence": "reported", "by": "bea", "fixed_by": "proposal"}}

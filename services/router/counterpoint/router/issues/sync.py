@@ -14,7 +14,7 @@ import structlog
 
 from counterpoint.proto.messages import utc_now
 from counterpoint.router.issues.forge import Forge, ForgeComment, ForgeError, ForgeIssue, Moved, NotThere
-from counterpoint.router.issues.marks import mark_of_comment, marked_comment, marked_issue
+from counterpoint.router.issues.marks import CommentMarks, marked_issue
 from counterpoint.router.issues.merge import FieldWrites, OurFields, merge_fields
 from counterpoint.router.issues.synced_issue import ASK_FOR, Progress, ReadMark, SyncedIssue
 from counterpoint.router.issues.texts import IssueContent
@@ -52,11 +52,14 @@ class Comparison:
 class IssueComparer:
     """Compares one issue with its forge."""
 
-    def __init__(self, forge: Forge, issue_id: str, sync: SyncedIssue, content: IssueContent) -> None:
+    def __init__(
+        self, forge: Forge, issue_id: str, sync: SyncedIssue, content: IssueContent, marks: CommentMarks
+    ) -> None:
         self._forge = forge
         self._issue_id = issue_id
         self._sync = sync
         self._content = content
+        self._marks = marks
         self.result = Comparison(sync.progress, sync.revision)
 
     async def compare(self, timeout_s: float) -> Comparison:
@@ -148,10 +151,10 @@ class IssueComparer:
         comments = dict(self.result.progress.comments)
         found = list[ForgeComment]()
         async for comment in self._forge.comments(issue.number, read.at if read else since):
-            mark = marked_comment(comment.body)
-            if mark is not None and mark[0] == self._issue_id:
-                comments.setdefault(mark[1], comment.id)
-            elif mark is None and (read is None or (comment.updated_at, comment.id) > (read.at, read.comment_id)):
+            purpose = self._marks.purpose_of(comment.body)
+            if purpose is not None:
+                comments.setdefault(purpose, comment.id)
+            elif read is None or (comment.updated_at, comment.id) > (read.at, read.comment_id):
                 found.append(comment)
             if len(found) > COMMENTS_LIMIT:
                 raise ForgeError(f"the issue has more than {COMMENTS_LIMIT} new comments", final=True)
@@ -203,7 +206,7 @@ class IssueComparer:
         assert progress.number is not None
         if purpose in progress.removed:
             return
-        body = f"{mark_of_comment(self._issue_id, purpose)}\n{text}"
+        body = f"{self._marks.of(purpose)}\n{text}"
         known = progress.comments.get(purpose)
         if known is None:
             made = await self._forge.add_comment(progress.number, body)
