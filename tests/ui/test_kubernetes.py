@@ -14,6 +14,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 from ui.cli_server import Played, playing
+from ui.http_front import Running
 
 from counterpoint.cli.address import Address
 from counterpoint.cli.api import ApiClient
@@ -22,6 +23,7 @@ from counterpoint.cli.kubernetes.cluster import Cluster, ClusterAddress, Cluster
 from counterpoint.cli.kubernetes.warnings import cloud_event, occurrences, workload
 from counterpoint.cli.kubernetes.watcher import PATH, EventWatcher
 from counterpoint.cli.main import app
+from counterpoint.proto.tasks import TaskRouted
 
 ROOT = Path(__file__).parents[2]
 HOOK = f"POST {PATH}"
@@ -192,6 +194,14 @@ def test_only_warnings_that_last_are_reported(fields: dict[str, Any], reported: 
 def test_what_is_no_event_is_none(strange: Any) -> None:
     assert cloud_event(strange, cluster="c", count=1) is None
     assert occurrences(strange) == 1
+
+
+async def test_a_house_takes_a_report_once(front: Running) -> None:
+    sent = cloud_event(event(), cluster="prod", count=3)
+    replies = [(await front.me.post(PATH, json=sent)).json() for _ in range(2)]
+    assert [reply["arrived"][0]["effect"] for reply in replies] == ["submitted", "duplicate"]
+    (routed,) = front.house.of_type(TaskRouted)
+    assert routed.task.target.job.name == "shop/orders"
 
 
 # the watch

@@ -28,7 +28,7 @@ class ClusterRefused(CommandError):
 
 @dataclass(frozen=True)
 class ClusterAddress:
-    """Where the API is, and the files with its token and certificate. The token is read again for each request."""
+    """The URL of the API, and the files with its token and certificate. The token is read again for each request."""
 
     url: str
     token: Path | None
