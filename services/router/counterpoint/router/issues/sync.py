@@ -204,8 +204,6 @@ class IssueComparer:
         """Write a comment of ours, or replace it. One that a person deleted is not written again."""
         progress = self.result.progress
         assert progress.number is not None
-        if purpose in progress.removed:
-            return
         body = f"{self._marks.of(purpose)}\n{text}"
         known = progress.comments.get(purpose)
         if known is None:
@@ -215,4 +213,4 @@ class IssueComparer:
         try:
             await self._forge.edit_comment(progress.number, known, body)
         except NotThere:
-            self.result.note(removed=(*progress.removed, purpose))
+            log.info("issue.comment_deleted", issue=self._issue_id, purpose=purpose)
