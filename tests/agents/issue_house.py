@@ -108,7 +108,7 @@ class IssueHouse:
 
     async def tell(self, message: Message) -> None:
         """Deliver an event of a task."""
-        await self._run(lambda told, memory: self.issues.plan(told, memory, memory), message, new_id())
+        await self._run(self.issues.plan, message, new_id())
 
     async def open(self, **fields: Any) -> None:
         """Open the issue of a task."""

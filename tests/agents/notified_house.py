@@ -96,7 +96,7 @@ class NotifiedHouse:
 
     async def plan(self, message: Message, memory: Memory) -> Commit:
         """Handle an event of a task."""
-        return await self.notifications.plan(message, memory, memory)
+        return await self.notifications.plan(message, memory)
 
     async def settle(self, upto: timedelta = timedelta(0)) -> int:
         """Deliver what is due until `upto` from now, in order; return the number of messages."""

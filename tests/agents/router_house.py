@@ -38,7 +38,7 @@ from counterpoint.router.settings import RouterSettings
 
 NOW = datetime(2026, 3, 2, 3, 0, 1, tzinfo=UTC)
 PROJECT = "orders"
-OPERATED = ("cypher", "rebuild", "reembed")
+OPERATED = ("cypher", "rebuild", "reembed", "health")
 ROLES = ("submit", "report", "read", "ingest", "override", "approve", "operate", "audit", "admin")
 
 

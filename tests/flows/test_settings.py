@@ -22,7 +22,7 @@ from counterpoint.local.forwarded import COMMON, FORWARDED
 from counterpoint.memory.embedding.files import ModelSettings
 
 COMMAND = Path(sys.executable).with_name("counterpoint")
-OUTSIDE = {"NATS_CA", "QDRANT_URL", "QDRANT_API_KEY"}
+OUTSIDE = {"NATS_CA", "NATS_CERT", "NATS_KEY", "QDRANT_URL", "QDRANT_API_KEY"}
 """For servers that run elsewhere: tests/contract/test_forwarded.py sees that they are passed on."""
 
 

@@ -20,7 +20,7 @@ async def serve(settings: RouterSettings) -> None:
     register(service, timedelta(seconds=settings.idempotency_s), running_tasks.limiter)
     notified, synced = notifications.attach(service, settings), issues.attach(service, settings)
     task_events.attach(service, [planner for planner in (notified, synced) if planner])
-    attach(service, settings, running_tasks, notified, synced)
+    attach(service, settings, running_tasks, synced, has_receivers=notified is not None)
     await service.run()
 
 

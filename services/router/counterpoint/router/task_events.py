@@ -14,15 +14,15 @@ from counterpoint.router.notify.wiring import finished
 class EventPlanner(Protocol):
     """A part of the router that follows what happens to tasks."""
 
-    async def plan(self, message: Message, memory: Memory, reader: Memory) -> Commit:
-        """Return the commit of what follows from an event. `reader` may read tasks."""
+    async def plan(self, message: Message, memory: Memory) -> Commit:
+        """Return the commit of what follows from an event."""
 
 
 def attach(service: Service, planners: Sequence[EventPlanner]) -> None:
     """Handle events of tasks. Without a planner they are finished at once."""
 
     async def plan(message: Message, memory: Memory) -> Commit:
-        commits = [await planner.plan(message, memory, memory) for planner in planners]
+        commits = [await planner.plan(message, memory) for planner in planners]
         return Commit(
             writes=tuple(write for commit in commits for write in commit.writes),
             messages=tuple(sent for commit in commits for sent in commit.messages),

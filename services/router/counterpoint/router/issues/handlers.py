@@ -34,8 +34,7 @@ from counterpoint.router.notify.deliveries import retry_delay, spread
 from counterpoint.router.notify.events import EVENTS
 from counterpoint.router.notify.handlers import HOLD_MARGIN_S
 from counterpoint.router.notify.lanes import Lane
-from counterpoint.router.notify.receivers import severity_level
-from counterpoint.router.notify.summary import summary_of
+from counterpoint.router.notify.summary import severity_level, summary_of
 from counterpoint.router.webhooks.issue_events import IssueEvent
 
 log = structlog.get_logger()
@@ -61,11 +60,11 @@ class IssueSync:
         self._calling: set[str] = set()
         self._outcomes: LRUCache[tuple[str, int], Comparison] = LRUCache(_OUTCOMES)
 
-    async def plan(self, message: Message, memory: Memory, reader: Memory) -> Commit:
+    async def plan(self, message: Message, memory: Memory) -> Commit:
         """Return the commit that plans the comparison of a task's issues, after an event of the task."""
         trackers = [each for each in self._trackers.values() if each.project == memory.project]
         task_id = getattr(message, "task_id", None)
-        item = await reader.get("tasks", task_id) if trackers and task_id else None
+        item = await memory.get("tasks", task_id) if trackers and task_id else None
         task = record(item, Task) if item else None
         if task is None or task.shadow:
             return Commit()
