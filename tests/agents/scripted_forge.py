@@ -69,6 +69,7 @@ class ScriptedForge:
     locked: bool = False
     before: Callable[[Asked], Answered | None] = lambda asked: None
     hang: Callable[[Asked], bool] = lambda asked: False
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     hangs: asyncio.Event = field(default_factory=asyncio.Event)
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -133,11 +134,14 @@ class ScriptedForge:
             query = {name: values[0] for name, values in parse_qs(parts.query).items()}
             asked = Asked(method, parts.path, query, headers, json.loads(content) if content else None)
             self.asked.append(asked)
-            if self.hang(asked):
+            hangs = self.hang(asked)
+            status, body, *more = (0, None) if hangs else self.before(asked) or self.answer(asked)
+            async with self.changed:
+                self.changed.notify_all()
+            if hangs:
                 self.hangs.set()
                 await self.released.wait()
                 return
-            status, body, *more = self.before(asked) or self.answer(asked)
             sent = b"" if body is None else json.dumps(body).encode()
             lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(sent)}", "Connection: close"]
             lines += [f"{name}: {value}" for given in more for name, value in given.items()]

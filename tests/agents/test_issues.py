@@ -104,6 +104,64 @@ async def test_an_owner_is_assigned_when_the_issue_is_opened(forge: ScriptedForg
     assert forge.issues[1].assignees == (["5"] if forge.kind == "gitlab" else ["bea"])
 
 
+async def test_an_owner_who_has_left_is_not_assigned(forge: ScriptedForge) -> None:
+    house = house_of(forge, owners={"team-ingest": "bea"})
+    if forge.kind == "gitlab":
+        forge.before = lambda asked: (200, []) if asked.path.endswith("/users") else None
+    else:
+        forge.before = lambda asked: (422, None) if asked.body and asked.body.get("assignees") else None
+    await house.open(context={"owner": "team-ingest"})
+    assert forge.issues[1].assignees == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "state"),
+    [
+        ({"state": "failed"}, "open"),
+        ({"state": "completed", "resolution": "proposed"}, "open"),
+        ({"state": "completed", "resolution": "quiet"}, "closed"),
+        ({"state": "cancelled"}, "closed"),
+    ],
+)
+async def test_an_issue_stays_open_while_there_is_work_left(
+    github: ScriptedForge, fields: dict[str, str], state: str
+) -> None:
+    house = house_of(github)
+    await house.open()
+    await house.end(**fields)
+    assert github.issues[1].state == state
+    never = house_of(github, close=False)
+    await never.open(task_id="incident-2")
+    await never.end("incident-2", **fields)
+    assert github.issues[2].state == "open"
+
+
+async def test_closing_what_nobody_has_tried_says_how_it_ended(github: ScriptedForge) -> None:
+    house = house_of(github)
+    await house.open()
+    await house.end(resolution="proposed")
+    github.person_closes(1)
+    for _ in range(2):
+        await house.hook()
+        await house.settle()
+    (outcome,) = house.outcomes()
+    assert outcome.fixed_by == "something_else"
+
+
+async def test_a_label_that_is_refused_stops_nothing_else(forge: ScriptedForge) -> None:
+    house = house_of(forge)
+    forge.before = lambda asked: (422, None) if asked.writes and "label" in f"{asked.path} {asked.body}" else None
+    await house.open()
+    house.task(proposal="Another")
+    await house.tell(proposed())
+    await house.settle()
+    assert "Another" in forge.bodies()[0]
+    await house.end()
+    await house.settle(HOUR)
+    assert forge.issues[1].state == "closed"
+    assert forge.issues[1].labels == []
+
+
 async def test_above_the_clearance_an_issue_has_ids_and_states_only(github: ScriptedForge) -> None:
     house = house_of(github)
     await house.open(label=2)
@@ -143,6 +201,8 @@ async def test_the_steps_of_a_plan_are_a_task_list(forge: ScriptedForge) -> None
 
 @pytest.mark.parametrize("point", ["before the call", "after the call"])
 async def test_a_router_that_is_killed_opens_exactly_one_issue(forge: ScriptedForge, point: str) -> None:
+    """Also if the clock of the forge is wrong by more than a year."""
+    forge.clock -= 400 * DAY
     house = house_of(forge)
     house.task()
     await house.tell(proposed())
@@ -321,8 +381,10 @@ async def test_a_command_is_read_once_however_often_it_is_told(forge: ScriptedFo
         await house.hook()
         await house.settle()
     house.restart()
+    tried = len(house.memory.queries)
     await house.hook()
-    await house.settle(3 * HOUR)
+    await house.settle()
+    assert not [query for query in house.memory.queries[tried:] if getattr(query, "store", "") == "principals"]
     (outcome,) = house.outcomes()
     assert (outcome.outcome, outcome.note) == ("failed", "same error")
 
@@ -345,6 +407,21 @@ async def test_who_has_no_principal_or_no_right_has_no_effect(github: ScriptedFo
     await house.hook()
     await house.settle()
     assert len(github.bodies()) == 5, "a refusal is told once"
+
+
+async def test_a_stranger_cannot_make_a_comment_of_ours(github: ScriptedForge) -> None:
+    house = house_of(github)
+    await house.open()
+    mark = marked_issue(github.issues[1].body)
+    forged = [f"<!-- counterpoint:comment {each} -->" for each in (f"{mark} card", "card " + "0" * 16, "card")]
+    for text in forged:
+        github.person_comments(1, text, by="mallory")
+    house.task(proposal="Another")
+    await house.tell(proposed())
+    await house.settle()
+    *theirs, card = github.bodies()
+    assert theirs == forged
+    assert "Another" in card
 
 
 async def test_an_outcome_that_contradicts_another_is_refused_by_name(github: ScriptedForge) -> None:

@@ -198,6 +198,7 @@ def test_files_with_credentials_are_readable_by_their_owner_alone() -> None:
     given = variables("production", {}, "router")
     assert given["COUNTERPOINT_HOOKS_FILE"] == "/etc/counterpoint/files/hooks.toml"
     assert given["COUNTERPOINT_NOTIFY_FILE"] == "/etc/counterpoint/files/notify.toml"
+    assert given["COUNTERPOINT_ISSUES_FILE"] == "/etc/counterpoint/files/issues.toml"
 
 
 @pytest.mark.slow

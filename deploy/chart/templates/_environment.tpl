@@ -57,6 +57,7 @@
 {{- $made = dict "HTTP_HOST" "0.0.0.0" "HTTP_PORT" (include "counterpoint.port" (list $root $name "http")) -}}
 {{- if $own.files.hooks }}{{ $_ := set $made "HOOKS_FILE" (printf "/etc/counterpoint/files/%s" $own.files.hooks) }}{{ end -}}
 {{- if $own.files.notify }}{{ $_ := set $made "NOTIFY_FILE" (printf "/etc/counterpoint/files/%s" $own.files.notify) }}{{ end -}}
+{{- if $own.files.issues }}{{ $_ := set $made "ISSUES_FILE" (printf "/etc/counterpoint/files/%s" $own.files.issues) }}{{ end -}}
 {{- else if eq $name "lineage" -}}
 {{- $made = dict "LINEAGE_HOST" "0.0.0.0" "LINEAGE_PORT" (include "counterpoint.port" (list $root $name "http")) -}}
 {{- else if eq $name "manager" -}}

@@ -164,8 +164,8 @@ def _accepted(answer: Answer) -> Answer:
     if status == 401:
         raise ForgeError("HTTP 401: the token is not accepted")
     if status == 403:
-        raise ForgeError("HTTP 403: the token has not the right to do it")
-    raise ForgeError(f"HTTP {status}")
+        raise ForgeError("HTTP 403: the token has not the right to do it", refused=True)
+    raise ForgeError(f"HTTP {status}", refused=status in (400, 422))
 
 
 def _has_next(answer: Answer) -> bool:

@@ -12,12 +12,16 @@ class ForgeError(Exception):
     """A call failed. The text names neither an address nor anything that a person wrote.
 
     With `pause_s` the forge has asked for a pause, and the call is no attempt. A `final` error is not retried.
+    `refused`: the forge takes the call for invalid, or the token has not the right.
     """
 
-    def __init__(self, problem: str, *, pause_s: float | None = None, final: bool = False) -> None:
+    def __init__(
+        self, problem: str, *, pause_s: float | None = None, final: bool = False, refused: bool = False
+    ) -> None:
         super().__init__(problem)
         self.pause_s = pause_s
         self.final = final
+        self.refused = refused
 
 
 class NotThere(ForgeError):

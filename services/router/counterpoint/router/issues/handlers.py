@@ -23,6 +23,7 @@ from counterpoint.router.issues.calls import RateLimit
 from counterpoint.router.issues.dialects import forge_of
 from counterpoint.router.issues.effects import ForgeEffects
 from counterpoint.router.issues.inbound import act_on
+from counterpoint.router.issues.marks import CommentMarks
 from counterpoint.router.issues.poll import Polls, first_poll
 from counterpoint.router.issues.sync import Comparison, IssueComparer
 from counterpoint.router.issues.synced_issue import STORE, SyncedIssue, issue_id, poll_id
@@ -123,7 +124,8 @@ class IssueSync:
             )
             write = put(STORE, item.id, held, existing=item)
             await memory.step(Commit(step=f"hold {item.version}", last=False, writes=(write,)))
-            comparer = IssueComparer(self._forges[tracker.name], item.id, sync, content)
+            marks = CommentMarks(item.id, tracker.token.get_secret_value())
+            comparer = IssueComparer(self._forges[tracker.name], item.id, sync, content, marks)
             outcome = await comparer.compare(self._comparison_s)
             await comparer.reply(await act_on(self._effects, tracker, task, outcome))
         finally:

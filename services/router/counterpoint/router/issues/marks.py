@@ -1,20 +1,20 @@
-"""Marks: the comments by which our issues and our comments are known, and which forges do not show. Pure."""
+"""Marks: the comments by which our issues and our comments are known, and which forges do not show. Pure.
 
+The mark of a comment is sealed: whoever has read that of the issue cannot make one beforehand.
+"""
+
+import hashlib
+import hmac
 import re
 
-_MARK = re.compile(r"<!--\s*counterpoint:(issue|comment) ([A-Za-z0-9_-]{1,64})(?: ([a-z0-9-]{1,40}))?\s*-->")
+_ISSUE = re.compile(r"<!--\s*counterpoint:issue ([A-Za-z0-9_-]{1,64})\s*-->")
+_COMMENT = re.compile(r"\s*<!-- counterpoint:comment ([a-z0-9-]{1,40}) ([0-9a-f]{16}) -->")
 
 
 def marked_issue(text: str | None) -> str | None:
     """Return the id of the synchronized issue in the mark of a body, None without one."""
-    found = next((each for each in _MARK.finditer(text or "") if each.group(1) == "issue"), None)
-    return found.group(2) if found else None
-
-
-def marked_comment(text: str | None) -> tuple[str, str] | None:
-    """Return the id and the purpose in the mark of a comment of ours, None for any other."""
-    found = _MARK.match((text or "").lstrip())
-    return (found.group(2), found.group(3) or "") if found and found.group(1) == "comment" else None
+    found = _ISSUE.search(text or "")
+    return found.group(1) if found else None
 
 
 def mark_of_issue(issue_id: str) -> str:
@@ -22,6 +22,23 @@ def mark_of_issue(issue_id: str) -> str:
     return f"<!-- counterpoint:issue {issue_id} -->"
 
 
-def mark_of_comment(issue_id: str, purpose: str) -> str:
-    """Return the mark of a comment of ours."""
-    return f"<!-- counterpoint:comment {issue_id} {purpose} -->"
+class CommentMarks:
+    """The marks of our comments on one issue, sealed with a secret of its tracker."""
+
+    def __init__(self, issue_id: str, secret: str) -> None:
+        self._issue_id = issue_id
+        self._key = secret.encode()
+
+    def of(self, purpose: str) -> str:
+        """Return the mark of a comment."""
+        return f"<!-- counterpoint:comment {purpose} {self._seal(purpose)} -->"
+
+    def purpose_of(self, text: str) -> str | None:
+        """Return the purpose in the mark of a comment of ours, None for any other comment."""
+        found = _COMMENT.match(text)
+        if found is None or not hmac.compare_digest(found.group(2), self._seal(found.group(1))):
+            return None
+        return found.group(1)
+
+    def _seal(self, purpose: str) -> str:
+        return hmac.new(self._key, f"{self._issue_id} {purpose}".encode(), hashlib.sha256).hexdigest()[:16]

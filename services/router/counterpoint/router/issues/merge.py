@@ -17,11 +17,13 @@ IssueState = Literal["open", "closed"]
 class AgreedFields(Shape):
     """The fields of an issue as both sides last had them.
 
-    `labels` are those that were put by us. `wanted` is the state that our side had, `found` the one at the forge, and
-    `by_person` whether a person made it so. A version counts the changes of its field.
+    `labels` are those that were put by us, `refused` those of ours that a person took away. `wanted` is the state that
+    our side had, `found` the one at the forge, and `by_person` whether a person made it so. A version counts the
+    changes of its field.
     """
 
     labels: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
     labels_version: int = 0
     wanted: IssueState = "open"
     found: IssueState = "open"
@@ -59,15 +61,17 @@ def merge_fields(
     compare labels without regard to case.
     """
     labels = tuple({each.lower(): each for each in reversed(ours.labels)}.values())[::-1]
-    before, theirs = _keys(agreed.labels), _keys(their_labels)
-    wanted, begun = _keys(labels), _keys(ours.begun) & theirs
-    add = tuple(each for each in labels if each.lower() not in before | theirs)
-    put = tuple(each for each in labels if each.lower() in before | begun or each in add)
-    gone = dict.fromkeys((*agreed.labels, *(each for each in ours.begun if each.lower() in begun)))
-    remove = tuple(each for each in gone if each.lower() not in wanted and each.lower() in theirs)
+    wanted, theirs = _keys(labels), _keys(their_labels)
+    known = tuple(dict.fromkeys((*agreed.labels, *ours.begun)))
+    there, gone = _keys(known) & theirs, (_keys(agreed.labels) - theirs) | _keys(agreed.refused)
+    add = tuple(each for each in labels if each.lower() not in theirs | gone)
+    put = tuple(each for each in labels if each.lower() in there or each in add)
+    refused = tuple(each for each in labels if each.lower() in gone and each.lower() not in theirs)
+    remove = tuple(each for each in known if each.lower() in there - wanted)
     state = _merge_state(agreed, ours.state, their_state)
-    changed = put != agreed.labels
-    fields = state.model_copy(update={"labels": put, "labels_version": agreed.labels_version + changed})
+    changed = (put, refused) != (agreed.labels, agreed.refused)
+    version = agreed.labels_version + changed
+    fields = state.model_copy(update={"labels": put, "refused": refused, "labels_version": version})
     return FieldWrites(add, remove, close=state.found != their_state), fields
 
 

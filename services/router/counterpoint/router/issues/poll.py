@@ -5,6 +5,7 @@ The polls of a tracker are a chain of timers. It begins with the tracker's first
 
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import structlog
@@ -78,8 +79,8 @@ class Polls:
         """Ask the forge once for a poll, however often its commit is tried."""
         key = (item.id, poll.turn)
         if key not in self._changed:
-            found = [issue async for issue in self._forges[tracker.name].changed_since(poll.seen_until)]
-            self._changed[key] = tuple(found)
+            changed = self._forges[tracker.name].changed_since(poll.seen_until)
+            self._changed[key] = tuple([replace(issue, body="") async for issue in changed])
         return self._changed[key]
 
     async def _touch_changed(self, tracker: Tracker, changed: Sequence[ForgeIssue], memory: Memory) -> None:

@@ -10,15 +10,21 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import structlog
+
 from counterpoint.proto.messages import utc_now
 from counterpoint.router.issues.forge import Forge, ForgeComment, ForgeError, ForgeIssue, Moved, NotThere
-from counterpoint.router.issues.marks import mark_of_comment, marked_comment, marked_issue
-from counterpoint.router.issues.merge import OurFields, merge_fields
+from counterpoint.router.issues.marks import CommentMarks, marked_issue
+from counterpoint.router.issues.merge import FieldWrites, OurFields, merge_fields
 from counterpoint.router.issues.synced_issue import ASK_FOR, Progress, ReadMark, SyncedIssue
 from counterpoint.router.issues.texts import IssueContent
 
+log = structlog.get_logger()
+
 CLOCK_SKEW = timedelta(days=1)
-"""Largest difference between our clock and that of a forge, when an issue is searched by its mark."""
+NEWEST = 100
+"""An issue is searched by its mark among those that were opened since it was planned, and among so many in any case:
+clocks may differ by more than `CLOCK_SKEW`."""
 COMMENTS_LIMIT = 2000
 CARD, QUESTION = "card", "question"
 
@@ -46,11 +52,14 @@ class Comparison:
 class IssueComparer:
     """Compares one issue with its forge."""
 
-    def __init__(self, forge: Forge, issue_id: str, sync: SyncedIssue, content: IssueContent) -> None:
+    def __init__(
+        self, forge: Forge, issue_id: str, sync: SyncedIssue, content: IssueContent, marks: CommentMarks
+    ) -> None:
         self._forge = forge
         self._issue_id = issue_id
         self._sync = sync
         self._content = content
+        self._marks = marks
         self.result = Comparison(sync.progress, sync.revision)
 
     async def compare(self, timeout_s: float) -> Comparison:
@@ -84,9 +93,7 @@ class IssueComparer:
         issue = await self._issue()
         if issue is not None:
             await self._read_comments(issue)
-            await self._write_fields(issue)
-            await self._write_comments()
-            await self._note_closing(issue)
+            await self._write(issue)
 
     @property
     def _number(self) -> int | None:
@@ -110,12 +117,13 @@ class IssueComparer:
 
     async def _marked(self) -> ForgeIssue | None:
         """Return the issue that an earlier attempt has opened."""
-        oldest = self._sync.created_at - CLOCK_SKEW
+        oldest, count = self._sync.created_at - CLOCK_SKEW, 0
         async for issue in self._forge.newest():
-            if issue.created_at < oldest:
-                return None
+            count += 1
             if marked_issue(issue.body) == self._issue_id:
                 return issue
+            if issue.created_at < oldest and count >= NEWEST:
+                return None
         return None
 
     async def _check_repository(self) -> None:
@@ -125,39 +133,63 @@ class IssueComparer:
 
     async def _opened(self) -> ForgeIssue:
         content = self._content
-        issue = await self._forge.create(content.title, content.body(self._issue_id), content.assignees)
+        body = content.body(self._issue_id)
+        try:
+            issue = await self._forge.create(content.title, body, content.assignees)
+        except ForgeError as error:
+            if not (error.refused and content.assignees):
+                raise
+            # Somebody who has left cannot be assigned.
+            issue = await self._forge.create(content.title, body, ())
         self.result.note(card_sha256=content.sha256)
         return issue
 
     async def _read_comments(self, issue: ForgeIssue) -> None:
         """Read the comments since the last comparison: ours by their marks, those of people as said."""
         read = self._sync.read
+        since = self._sync.created_at - CLOCK_SKEW if self._content.adopted else None
         comments = dict(self.result.progress.comments)
         found = list[ForgeComment]()
-        async for comment in self._forge.comments(issue.number, read.at if read else None):
-            mark = marked_comment(comment.body)
-            if mark is not None and mark[0] == self._issue_id:
-                comments.setdefault(mark[1], comment.id)
-            elif mark is None and (read is None or (comment.updated_at, comment.id) > (read.at, read.comment_id)):
+        async for comment in self._forge.comments(issue.number, read.at if read else since):
+            purpose = self._marks.purpose_of(comment.body)
+            if purpose is not None:
+                comments.setdefault(purpose, comment.id)
+            elif read is None or (comment.updated_at, comment.id) > (read.at, read.comment_id):
                 found.append(comment)
             if len(found) > COMMENTS_LIMIT:
                 raise ForgeError(f"the issue has more than {COMMENTS_LIMIT} new comments", final=True)
         self.result.said = sorted(found, key=lambda comment: (comment.updated_at, comment.id))
         self.result.note(comments=comments)
 
-    async def _write_fields(self, issue: ForgeIssue) -> None:
-        """Write labels and state as far as people have not decided otherwise."""
+    async def _write(self, issue: ForgeIssue) -> None:
+        """Write what is ours, as far as people have not decided otherwise. A label that is refused stops nothing."""
         progress, content = self.result.progress, self._content
         ours = OurFields(content.labels, "closed" if content.closes else "open", self._sync.begun)
         writes, fields = merge_fields(progress.fields, ours, issue.labels, issue.state)
+        asked = content.asks is not None and utc_now() - self._sync.created_at < ASK_FOR
+        if issue.state == "closed" and fields.by_person and content.ends:
+            self.result.closed, self.result.planned_off = True, issue.planned_off
+            self.result.closed_by = await self._forge.closer(issue)
+        await self._write_comments()
         if writes.close:
             await self._forge.close(issue.number)
-        if writes.add:
-            await self._forge.add_labels(issue.number, writes.add)
-        for label in writes.remove:
-            await self._forge.remove_label(issue.number, label)
-        asked = content.asks is not None and utc_now() - self._sync.created_at < ASK_FOR
-        self.result.note(fields=fields, watched=not content.over or fields.found == "open" or asked)
+        if not await self._write_labels(issue.number, writes):
+            fields = fields.model_copy(update={"labels": progress.fields.labels, "refused": progress.fields.refused})
+        self.result.note(fields=fields, watched=content.ends or fields.found == "open" or asked)
+
+    async def _write_labels(self, number: int, writes: FieldWrites) -> bool:
+        """Put and take away labels. Returns whether the forge did it; the next comparison tries again."""
+        try:
+            if writes.add:
+                await self._forge.add_labels(number, writes.add)
+            for label in writes.remove:
+                await self._forge.remove_label(number, label)
+        except ForgeError as error:
+            if not error.refused:
+                raise
+            log.info("issue.labels_refused", issue=self._issue_id, error=str(error))
+            return False
+        return True
 
     async def _write_comments(self) -> None:
         """Show the present state in one comment, and ask what fixed a failure that has ended without a cause."""
@@ -172,9 +204,7 @@ class IssueComparer:
         """Write a comment of ours, or replace it. One that a person deleted is not written again."""
         progress = self.result.progress
         assert progress.number is not None
-        if purpose in progress.removed:
-            return
-        body = f"{mark_of_comment(self._issue_id, purpose)}\n{text}"
+        body = f"{self._marks.of(purpose)}\n{text}"
         known = progress.comments.get(purpose)
         if known is None:
             made = await self._forge.add_comment(progress.number, body)
@@ -183,10 +213,4 @@ class IssueComparer:
         try:
             await self._forge.edit_comment(progress.number, known, body)
         except NotThere:
-            self.result.note(removed=(*progress.removed, purpose))
-
-    async def _note_closing(self, issue: ForgeIssue) -> None:
-        fields = self.result.progress.fields
-        if issue.state == "closed" and fields.by_person and not self._content.over:
-            self.result.closed, self.result.planned_off = True, issue.planned_off
-            self.result.closed_by = await self._forge.closer(issue)
+            log.info("issue.comment_deleted", issue=self._issue_id, purpose=purpose)

@@ -28,8 +28,8 @@ class Progress(Shape):
     """Facts of an issue that calls have established.
 
     `card_sha256` is that of the text that people see. `seen_at` is the time of the issue's last change at the last
-    comparison. `left`: the issue was deleted or moved to another repository, and is left alone. `removed` are the
-    comments of ours that a person deleted: they are not written again.
+    comparison. `comments` are the ids of ours by purpose, also of those that were deleted. `left`: the issue was
+    deleted or moved to another repository, and is left alone.
     """
 
     number: int | None = None
@@ -37,7 +37,6 @@ class Progress(Shape):
     fields: AgreedFields = AgreedFields()
     card_sha256: str | None = None
     comments: dict[str, int] = {}
-    removed: tuple[str, ...] = ()
     read: ReadMark | None = None
     seen_at: Time | None = None
     watched: bool = True

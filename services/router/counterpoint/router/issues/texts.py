@@ -8,7 +8,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from counterpoint.proto.tasks import ENDED, Task
+from counterpoint.proto.tasks import ENDED, UNANSWERED, Task
 from counterpoint.router.issues.marks import mark_of_issue
 from counterpoint.router.issues.trackers import Tracker
 from counterpoint.router.notify.summary import TEXT_CHARS, IncidentSummary, shortened
@@ -22,7 +22,7 @@ _ITEM = re.compile(r"\s{0,3}(?:[-*+]|(\d{1,3})[.)])\s+(?:\[[ xX]\]\s+)?(\S.*)")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~])")
 _REFERENCE = re.compile(r"([@#!$%^&](?=\w))|(:(?=//))|\b(GH-|www)(?=[\d.])", re.IGNORECASE)
 _INERT = "\u200b"
-_STATUS_LABELS = {"escalated": "needs you", "approval": "needs you", "proposed": "proposed"}
+_STATUS_LABELS = {"escalated": "needs you", "approval": "needs you", "failed": "needs you", "proposed": "proposed"}
 _HOW = """Say what fixed it in a comment that begins with one of these:
 
 - `fixed by the proposal`
@@ -33,15 +33,16 @@ _HOW = """Say what fixed it in a comment that begins with one of these:
 
 @dataclass(frozen=True)
 class IssueContent:
-    """Our side of an issue. `asks` is the question that its end leaves open, `adopted` the number of the issue that the
-    task came from."""
+    """Our side of an issue. `closes`: it is to be closed; `ends`: closing it would still end the task or say how it
+    ended. `asks` is the question that the end leaves open, `adopted` the number of the issue that the task came from.
+    """
 
     title: str
     details: str
     labels: tuple[str, ...]
     assignees: tuple[str, ...]
     closes: bool
-    over: bool
+    ends: bool
     asks: str | None
     adopted: int | None
 
@@ -62,6 +63,7 @@ class IssueContent:
 def content_of(tracker: Tracker, task: Task, incident: IncidentSummary) -> IssueContent:
     """Return our side of the issue of a task."""
     over = task.state in ENDED
+    unanswered = task.resolution in UNANSWERED and not task.outcomes
     status = _STATUS_LABELS.get(incident.status)
     login = tracker.owners.get(incident.owner or "")
     asks = _question(tracker) if over and task.needs and not incident.withheld else None
@@ -70,8 +72,8 @@ def content_of(tracker: Tracker, task: Task, incident: IncidentSummary) -> Issue
         details=_details(tracker, task, incident),
         labels=(*tracker.labels, *((STATUS_PREFIX + status,) if status else ())),
         assignees=(login,) if login else (),
-        closes=over and tracker.close and not (task.kind == "plan" and task.state == "completed"),
-        over=over,
+        closes=tracker.close and _is_settled(task),
+        ends=not over or unanswered,
         asks=asks,
         adopted=number_in(tracker, task.source_ref),
     )
@@ -118,6 +120,13 @@ def block(text: str) -> str:
     """Return a text in a code block."""
     fence = "`" * max(3, max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
     return f"{fence}text\n{text}\n{fence}"
+
+
+def _is_settled(task: Task) -> bool:
+    """Whether nothing is left to do: a failed task, a proposal that nobody has tried and a plan leave the work open."""
+    if task.state == "completed":
+        return task.kind != "plan" and (task.resolution != "proposed" or bool(task.outcomes))
+    return task.state == "cancelled"
 
 
 def _details(tracker: Tracker, task: Task, incident: IncidentSummary) -> str:

@@ -36,7 +36,8 @@ class TrackerError(ValueError):
 class Tracker(BaseModel):
     """One repository of a forge, and the rules that choose the tasks of `project` that become its issues.
 
-    `url` is the address of the forge for people; the one of its interface follows from it. `events` and plans open an
+    `url` is the address of the forge for people; `api` that of its interface, which follows from `url` without one.
+    `events` and plans open an
     issue, all other events update it. `owners` are the logins to assign an issue to, by the owner of the failed job.
     `users` are the principals of people at the forge, by their logins; all others act as `principal`, or not at all.
     `close`: an issue is closed when its task has ended. `private`: the host may have a private address. `clearance` is
@@ -48,6 +49,7 @@ class Tracker(BaseModel):
     name: TrackerName
     kind: ForgeKind
     url: str = ""
+    api: str = ""
     repo: RepositoryPath
     token: SecretStr = Field(min_length=1)
     project: ProjectName = DEFAULT_PROJECT
@@ -67,15 +69,16 @@ class Tracker(BaseModel):
     def _is_complete(self) -> Self:
         if not self.web_url:
             raise ValueError(f"url is needed for the kind {self.kind}")
-        parts = urlsplit(self.web_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or not self.web_url.isascii():
-            raise ValueError("url must begin with http or https, name a host, and be ASCII")
-        if "@" in parts.netloc or parts.query or parts.fragment:
-            raise ValueError("url may not contain a user, a password, a query or a fragment")
-        try:
-            _ = parts.port
-        except ValueError:
-            raise ValueError("url has a port that is no number below 65536") from None
+        for name, url in (("url", self.web_url), ("api", self.api_url)):
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname or not url.isascii():
+                raise ValueError(f"{name} must begin with http or https, name a host, and be ASCII")
+            if "@" in parts.netloc or parts.query or parts.fragment:
+                raise ValueError(f"{name} may not contain a user, a password, a query or a fragment")
+            try:
+                _ = parts.port
+            except ValueError:
+                raise ValueError(f"{name} has a port that is no number below 65536") from None
         if self.kind != "gitlab" and self.repo.count("/") != 1:
             raise ValueError("repo must be an owner and a name")
         if any(part in (".", "..") for part in self.repo.split("/")):
@@ -93,6 +96,8 @@ class Tracker(BaseModel):
     @property
     def api_url(self) -> str:
         """The address of the forge's interface."""
+        if self.api:
+            return self.api.rstrip("/")
         if self.web_url == _DEFAULT_URLS["github"]:
             return _PUBLIC_GITHUB
         return self.web_url + _API_PATHS[self.kind]

@@ -2,4 +2,4 @@
 
 from counterpoint.cli.command import CommandGroup, Panel
 
-GROUP = CommandGroup("intake", Panel.OPERATE, "What other systems push: try.")
+GROUP = CommandGroup("intake", Panel.OPERATE, "What other systems push: try, kubernetes.")

@@ -1,0 +1,1 @@
+"""Events of a Kubernetes cluster: read from its API, and reported as tasks."""
