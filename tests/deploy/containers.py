@@ -15,9 +15,7 @@ from counterpoint.local.stack import policy_authorization
 from counterpoint.local.state_file import StateFile
 
 PORTS = ("HTTP_PORT", "LINEAGE_PORT", "GATEWAY_PORT", "HEALTH_PORT")
-IMAGE_DIRS = ("MODEL_CACHE_DIR",)
-"""Settings that name folders of the image, which this machine has elsewhere."""
-FOLDERS = ("DATA_DIR", "AUDIT_DIR")
+FOLDERS = ("DATA_DIR", "AUDIT_DIR", "MODEL_CACHE_DIR")
 Secrets = Mapping[str, Mapping[str, str]]
 
 
@@ -68,10 +66,8 @@ class Here:
         for setting in FOLDERS:
             if (name := f"COUNTERPOINT_{setting}") in made:
                 folder = self.folder / made[name].strip("/")
-                folder.mkdir(exist_ok=True)
+                folder.mkdir(parents=True, exist_ok=True)
                 made[name] = str(folder)
-        for setting in IMAGE_DIRS:
-            made.pop(f"COUNTERPOINT_{setting}", None)
         if "COUNTERPOINT_GATEWAY_URL" in made:
             assert made["COUNTERPOINT_GATEWAY_URL"] == "http://counterpoint-manager:8486"
             made["COUNTERPOINT_GATEWAY_URL"] = f"http://127.0.0.1:{self.port('manager', 'GATEWAY_PORT')}"

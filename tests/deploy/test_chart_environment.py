@@ -34,7 +34,7 @@ BY_NAME = {
 PLACE = {"HEALTH_HOST", "HEALTH_PORT", "HTTP_HOST", "LINEAGE_HOST", "GATEWAY_HOST", "AUDIT_DIR", "MODEL_CACHE_DIR",
          "MCP_URL", "MCP_HOSTS"}  # fmt: skip
 """Settings of the place: a container has addresses, folders and a name of its own."""
-MOUNTED = re.compile(r"^(?:/etc/counterpoint/|/data$|/audit$)")
+MOUNTED = re.compile(r"^(?:/etc/counterpoint/|/data(?:/|$)|/audit$)")
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@
 {{- else if eq $name "developer" -}}
 {{- $made = dict "GATEWAY_URL" $gateway -}}
 {{- else if eq $name "memory" -}}
-{{- $made = dict "GATEWAY_URL" $gateway "DATA_DIR" "/data" "AUDIT_DIR" "/audit" "MODEL_CACHE_DIR" "/app/models" -}}
+{{- $made = dict "GATEWAY_URL" $gateway "DATA_DIR" "/data" "AUDIT_DIR" "/audit" "MODEL_CACHE_DIR" "/data/models" -}}
 {{- end -}}
 {{- if (index $own "tls" | default dict).secret -}}
 {{- $_ := set $made "TLS_CERT" "/etc/counterpoint/tls/tls.crt" -}}
