@@ -84,7 +84,10 @@
 {{- $given := dict -}}
 {{- if and (eq $name "router") $own.url -}}
 {{- $_ := set $given "COUNTERPOINT_MCP_URL" (printf "%s/mcp" (trimSuffix "/" $own.url)) -}}
-{{- $_ := set $given "COUNTERPOINT_MCP_HOSTS" (list (include "counterpoint.host" $own.url)) -}}
+{{- $service := printf "%s-router" (include "counterpoint.fullname" $root) -}}
+{{- $inside := printf "%s.%s" $service $root.Release.Namespace -}}
+{{- $hosts := list (include "counterpoint.host" $own.url) $service $inside (printf "%s.svc" $inside) -}}
+{{- $_ := set $given "COUNTERPOINT_MCP_HOSTS" $hosts -}}
 {{- end -}}
 {{- range $variable, $value := $root.Values.settings -}}
 {{- if has $variable $known }}{{ $_ := set $given $variable $value }}{{ end -}}
