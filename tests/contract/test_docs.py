@@ -77,6 +77,7 @@ SETTINGS: tuple[tuple[str, type[BaseSettings]], ...] = (
 OTHERS = [
     ("COUNTERPOINT_POSTGRES_OWNER_URL", "migrate, index", "*(required)*"),
     ("COUNTERPOINT_INSTALLATION", "migrate", "-"),
+    ("COUNTERPOINT_SECRETS_DIR", "services, jobs", "-"),
     *(
         (f"COUNTERPOINT_{name}", "command", "-")
         for name in ("URL", "TOKEN", "CA", "DATA_DIR", "BACKUP_PASSPHRASE", "PROJECT")

@@ -8,10 +8,10 @@ from deploy.helm import Document
 
 from counterpoint.local.credentials import Credentials
 from counterpoint.local.kubernetes import EngineUrls, secret_list
+from counterpoint.local.nats import policy_authorization
 from counterpoint.local.probe import http_ok
 from counterpoint.local.process import ManagedProcess, Program
 from counterpoint.local.service import base_environment
-from counterpoint.local.stack import policy_authorization
 from counterpoint.local.state_file import StateFile
 
 PORTS = ("HTTP_PORT", "LINEAGE_PORT", "GATEWAY_PORT", "HEALTH_PORT")

@@ -20,11 +20,10 @@ from counterpoint.cli.errors import Exit
 from counterpoint.cli.main import app
 from counterpoint.local.credentials import Credentials
 from counterpoint.local.kubernetes import EngineUrls, secret_list
-from counterpoint.local.nats import run_nats
+from counterpoint.local.nats import policy_authorization, run_nats
 from counterpoint.local.postgres import roles_sql
 from counterpoint.local.service import NATS_USERS
 from counterpoint.local.settings import local_settings
-from counterpoint.local.stack import policy_authorization
 
 FOLDER = ROOT / "deploy" / "kubernetes"
 ROLES = """

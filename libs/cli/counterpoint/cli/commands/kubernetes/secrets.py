@@ -32,10 +32,10 @@ def secrets(
 
     from counterpoint.local.credentials import load_credentials
     from counterpoint.local.kubernetes import EngineUrls, secret_list
+    from counterpoint.local.nats import policy_authorization
     from counterpoint.local.private_files import private_folder
     from counterpoint.local.service import NATS_USERS
     from counterpoint.local.settings import local_settings
-    from counterpoint.local.stack import policy_authorization
 
     reject_url(session)
     settings = local_settings()
