@@ -92,6 +92,31 @@ def test_a_job_reads_every_variable_that_it_gets(example: str, known: Secrets, m
     assert made.nats_user == "provisioner"
 
 
+@pytest.mark.parametrize(
+    ("login", "files"),
+    [
+        ("creds", {"COUNTERPOINT_NATS_CREDS": "nats.creds"}),
+        ("certificate", {"COUNTERPOINT_NATS_CERT": "nats.crt", "COUNTERPOINT_NATS_KEY": "nats.key"}),
+    ],
+)
+def test_a_login_by_files_takes_them_from_the_own_secret(login: str, files: dict[str, str], known: Secrets) -> None:
+    found = pods(documents("production", {"nats.login": login}))
+    for name in (*SERVICES, "provision"):
+        (container,) = found[name]["spec"]["containers"]
+        given = environment(container, known)
+        assert "COUNTERPOINT_NATS_PASSWORD" not in given
+        assert {each: given[each] for each in files} == {
+            each: f"/etc/counterpoint/login/{file}" for each, file in files.items()
+        }
+        (volume,) = (each["secret"] for each in found[name]["spec"]["volumes"] if each["name"] == "login")
+        assert volume["secretName"] == f"counterpoint-{name}"
+        assert [each["path"] for each in volume["items"]] == list(files.values())
+        assert ("login", "/etc/counterpoint/login") in {
+            (each["name"], each["mountPath"]) for each in container["volumeMounts"]
+        }
+    assert "login" not in str(found["migrate"])
+
+
 @pytest.mark.parametrize("name", [*SERVICES, *JOBS])
 def test_a_container_gets_what_the_supervisor_gives(
     name: ServiceName | JobName, known: Secrets, credentials: Credentials, tmp_path: Path

@@ -14,7 +14,7 @@ SCANNER = "checkov==3.3.30"
 EXCEPTIONS = {
     "CKV_K8S_11": "no limit of processor time: a throttled service misses its deadlines; requests share it out",
     "CKV_K8S_15": "tags of releases are not moved, so that a node may start a pod while the registry is away",
-    "CKV_K8S_35": "settings are read from the environment, each process with its own secrets alone",
+    "CKV_K8S_35": "each process has its own secrets alone, in an environment that no other user can read",
     "CKV_K8S_43": "digests are given with image.digests, once there is a release to name",
 }
 

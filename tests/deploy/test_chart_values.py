@@ -2,6 +2,9 @@
 
 import json
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -193,10 +196,18 @@ def test_a_digest_replaces_the_tag_of_its_image() -> None:
     assert images["router"] == f"{repository}-router:0.1.0"
 
 
-def test_files_with_credentials_are_readable_by_their_owner_alone() -> None:
+def test_files_with_credentials_are_readable_by_their_owner_alone(tmp_path: Path) -> None:
     template = pods(documents("production"))["router"]["spec"]
     (first,) = template["initContainers"]
-    assert first["command"] == ["sh", "-c", "exec install -m 0400 -t /files /files-secret/*"]
+    secret, files = tmp_path / "secret", tmp_path / "files"
+    (secret / "..data").mkdir(parents=True)
+    files.mkdir()
+    (secret / "..data" / "hooks.toml").write_text("[[source]]")
+    (secret / "hooks.toml").symlink_to("..data/hooks.toml")
+    program = first["command"][2].replace("/files-secret", str(secret)).replace("/files/", f"{files}/")
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert [(each.name, each.read_text()) for each in files.iterdir()] == [("hooks.toml", "[[source]]")]
+    assert (files / "hooks.toml").stat().st_mode & 0o777 == 0o400
     given = variables("production", {}, "router")
     assert given["COUNTERPOINT_HOOKS_FILE"] == "/etc/counterpoint/files/hooks.toml"
     assert given["COUNTERPOINT_NOTIFY_FILE"] == "/etc/counterpoint/files/notify.toml"

@@ -18,8 +18,10 @@
 {{- define "counterpoint.secret-variables" -}}
 {{- $root := index . 0 -}}
 {{- $name := index . 1 -}}
-{{- $required := dict "COUNTERPOINT_VALKEY_URL" $root.Values.valkey.enabled "COUNTERPOINT_QDRANT_URL" $root.Values.qdrant.enabled -}}
+{{- $password := eq $root.Values.nats.login "password" -}}
+{{- $required := dict "COUNTERPOINT_NATS_PASSWORD" $password "COUNTERPOINT_VALKEY_URL" $root.Values.valkey.enabled "COUNTERPOINT_QDRANT_URL" $root.Values.qdrant.enabled -}}
 {{- $absent := list -}}
+{{- if not $password }}{{ $absent = append $absent "COUNTERPOINT_NATS_PASSWORD" }}{{ end -}}
 {{- if not $root.Values.valkey.enabled }}{{ $absent = append $absent "COUNTERPOINT_VALKEY_URL" }}{{ end -}}
 {{- if not $root.Values.qdrant.enabled }}{{ $absent = concat $absent (list "COUNTERPOINT_QDRANT_URL" "COUNTERPOINT_QDRANT_API_KEY") }}{{ end -}}
 {{- range $variable, $needed := index (include "counterpoint.house" $root | fromYaml).secrets $name }}
@@ -36,6 +38,13 @@
 {{- end }}
 {{- end -}}
 
+{{- /* By the kind of login, the variables that name files, and the keys of the Secret that has them. */ -}}
+{{- define "counterpoint.login-files" -}}
+password: {}
+creds: {COUNTERPOINT_NATS_CREDS: nats.creds}
+certificate: {COUNTERPOINT_NATS_CERT: nats.crt, COUNTERPOINT_NATS_KEY: nats.key}
+{{- end -}}
+
 {{- /* The login on the bus without its password: (list $ "router" "USER"). */ -}}
 {{- define "counterpoint.bus" -}}
 {{- $root := index . 0 -}}
@@ -43,6 +52,9 @@
 {{ include "counterpoint.variable" (list "COUNTERPOINT_NATS_USER" (index . 1)) }}
 {{- if $root.Values.nats.ca.secret }}
 {{ include "counterpoint.variable" (list "COUNTERPOINT_NATS_CA" "/etc/counterpoint/nats/ca.crt") }}
+{{- end }}
+{{- range $variable, $file := index (include "counterpoint.login-files" $root | fromYaml) $root.Values.nats.login }}
+{{ include "counterpoint.variable" (list $variable (printf "/etc/counterpoint/login/%s" $file)) }}
 {{- end }}
 {{- end -}}
 

@@ -30,13 +30,13 @@ containers:
       {{- toYaml $root.Values.jobs.resources | nindent 6 }}
     volumeMounts:
       - {name: tmp, mountPath: /tmp}
-      {{- if and (eq $name "provision") $root.Values.nats.ca.secret }}
-      - {name: nats-ca, mountPath: /etc/counterpoint/nats, readOnly: true}
+      {{- if eq $name "provision" }}
+      {{- include "counterpoint.bus-mounts" . | nindent 6 }}
       {{- end }}
 volumes:
   - name: tmp
     emptyDir: {sizeLimit: 64Mi}
   {{- if eq $name "provision" }}
-  {{- include "counterpoint.nats-ca" . | nindent 2 }}
+  {{- include "counterpoint.bus-volumes" . | nindent 2 }}
   {{- end }}
 {{- end -}}

@@ -111,9 +111,7 @@ topologySpreadConstraints:
     {{- toYaml $own.resources | nindent 4 }}
   volumeMounts:
     - {name: tmp, mountPath: /tmp}
-    {{- if $root.Values.nats.ca.secret }}
-    - {name: nats-ca, mountPath: /etc/counterpoint/nats, readOnly: true}
-    {{- end }}
+    {{- include "counterpoint.bus-mounts" . | nindent 4 }}
     {{- if (index $own "tls" | default dict).secret }}
     - {name: tls, mountPath: /etc/counterpoint/tls, readOnly: true}
     {{- end }}
@@ -135,7 +133,7 @@ topologySpreadConstraints:
 {{- $own := index $root.Values $name -}}
 - name: tmp
   emptyDir: {sizeLimit: 1Gi}
-{{- include "counterpoint.nats-ca" . }}
+{{- include "counterpoint.bus-volumes" . }}
 {{- with (index $own "tls" | default dict).secret }}
 - name: tls
   secret: {secretName: {{ . }}, defaultMode: 0440}
@@ -151,16 +149,36 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{- define "counterpoint.nats-ca" -}}
+{{- /* The files with which a service or job connects to the bus: (list $ "router"). */ -}}
+{{- define "counterpoint.bus-volumes" -}}
 {{- $root := index . 0 -}}
-{{- with $root.Values.nats.ca }}
-{{- if .secret }}
+{{- $nats := $root.Values.nats -}}
+{{- if $nats.ca.secret }}
 - name: nats-ca
   secret:
-    secretName: {{ .secret }}
+    secretName: {{ $nats.ca.secret }}
     defaultMode: 0440
-    items: [{key: {{ .key }}, path: ca.crt}]
+    items: [{key: {{ $nats.ca.key }}, path: ca.crt}]
 {{- end }}
+{{- with index (include "counterpoint.login-files" $root | fromYaml) $nats.login }}
+- name: login
+  secret:
+    secretName: {{ include "counterpoint.secret" $ }}
+    defaultMode: 0440
+    items:
+      {{- range . }}
+      - {key: {{ . }}, path: {{ . }}}
+      {{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "counterpoint.bus-mounts" -}}
+{{- $root := index . 0 -}}
+{{- if $root.Values.nats.ca.secret }}
+- {name: nats-ca, mountPath: /etc/counterpoint/nats, readOnly: true}
+{{- end }}
+{{- if ne $root.Values.nats.login "password" }}
+- {name: login, mountPath: /etc/counterpoint/login, readOnly: true}
 {{- end }}
 {{- end -}}
 
@@ -172,7 +190,7 @@ initContainers:
   - name: files
     image: {{ include "counterpoint.image" . }}
     imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-    command: [sh, -c, "exec install -m 0400 -t /files /files-secret/*"]
+    command: [python, -c, "import os, shutil; os.umask(0o277); [shutil.copyfile(each.path, f'/files/{each.name}') for each in os.scandir('/files-secret') if each.is_file()]"]
     securityContext:
       {{- include "counterpoint.container-security" . | nindent 6 }}
     resources:
