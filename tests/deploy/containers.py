@@ -45,6 +45,7 @@ class Here:
     """Where this machine has what a container has: free ports, folders, the services of others."""
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
         self.folder = folder
         self.state = StateFile(folder / "state.json")
         self._ports: dict[str, int] = {}
@@ -90,9 +91,13 @@ class ServiceContainer(ManagedProcess):
     async def prepare(self) -> Program:
         return self._here.program(self.name, self._container, self._known)
 
+    @property
+    def port(self) -> int:
+        """Its health port."""
+        return self._here.port(self.name, "HEALTH_PORT")
+
     async def answers(self) -> bool:
-        port = self._here.port(self.name, "HEALTH_PORT")
-        return all([await http_ok(port, self.path(probe)) for probe in ("startup", "liveness", "readiness")])
+        return all([await http_ok(self.port, self.path(probe)) for probe in ("startup", "liveness", "readiness")])
 
     def path(self, probe: str) -> str:
         """The path of a probe."""

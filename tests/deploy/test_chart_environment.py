@@ -20,6 +20,7 @@ from counterpoint.local.credentials import Credentials
 from counterpoint.local.kubernetes import EngineUrls
 from counterpoint.local.nats import run_nats
 from counterpoint.local.postgres import PostgresUrls, roles_sql
+from counterpoint.local.probe import http_ok
 from counterpoint.local.process import run
 from counterpoint.local.service import NATS_USERS, SERVICES, JobName, ServiceName, ServiceParameters
 from counterpoint.local.service import environment as supervised
@@ -183,6 +184,7 @@ async def test_the_services_run_with_these_environments_on_real_engines(tmp_path
         valkey = await engines.enter_async_context(run_valkey(tmp_path / "valkey", credentials.valkey))
         known = secrets(credentials, EngineUrls(postgres.server, f"redis://127.0.0.1:{valkey.port}/0"))
         found = containers("laptop", {"nats.url": bus.url})
+        replicated = containers("production", {"nats": {"url": bus.url, "ca": {"secret": ""}, "monitoring": "m:1"}})
         for job in JOBS:
             await run(job, here.program(job, found[job], known))
         services = [ServiceContainer(name, found[name], known, here) for name in SERVICES]
@@ -199,3 +201,9 @@ async def test_the_services_run_with_these_environments_on_real_engines(tmp_path
             assert asked.json()["waiting_for"] == "documents", asked.text
             assert (await http.get("/v1/audit/verify")).json()["ok"]
         assert list((tmp_path / "data").iterdir())
+        # No Qdrant server can be had as a package, so the standby has an embedded one of its own.
+        alone = {"counterpoint-memory": dict(known["counterpoint-memory"]) | {"COUNTERPOINT_QDRANT_URL": ""}}
+        standby = ServiceContainer("memory", replicated["memory"], alone, Here(tmp_path / "standby"))
+        engines.push_async_callback(standby.stop)
+        await standby.start()
+        assert not await http_ok(standby.port, "/readyz"), "only the active process has the lease"

@@ -224,3 +224,46 @@ def test_no_value_is_without_effect(example: str) -> None:
             continue
         changed = rendering(example, {name: None}, check=False)
         assert changed.stdout != text, name
+
+
+def test_all_that_exists_at_once_gives_legal_objects() -> None:
+    odd = {
+        "fullname": "cp",
+        "image.tag": "1.0",
+        "image.pullSecrets": ["a", "b"],
+        "nats": {"url": "tls://nats.example.com:4222", "login": "certificate"},
+        "nats.ca": {"secret": "ca", "key": "root.pem"},
+        "router.url": "https://counterpoint.example.com:8443/",
+        "router.ingress": {"enabled": True, "annotations": {"a/b": "x: {y}\n#z", "c": "true"}, "tlsSecret": "tls"},
+        "router.httpRoute": {"enabled": True, "annotations": {"n": "1"}, "parentRefs": [{"name": "g", "port": 443}]},
+        "router.files": {"secret": "files", "hooks": "hooks.toml", "notify": ""},
+        "router.tls.secret": "router-tls",
+        "lineage": {"url": "http://l.example.com", "ingress": {"enabled": True, "className": ""}},
+        "developer.resources": {"requests": {"cpu": 1}, "limits": {"cpu": 1.5, "memory": "1Gi"}},
+        "memory.persistence": {"enabled": False, "size": "5Gi"},
+        "memory.auditPersistence.storageClass": "slow",
+        "manager.volumes": [{"name": "extra", "emptyDir": {}}],
+        "manager.volumeMounts": [{"name": "extra", "mountPath": "/extra"}],
+        "networkPolicy.clients": [{"namespaceSelector": {}, "podSelector": {"matchLabels": {"x": "true"}}}],
+        "networkPolicy.metrics": [{"ipBlock": {"cidr": "192.0.2.0/24", "except": ["192.0.2.1/32"]}}],
+        "serviceMonitor": {"enabled": True, "labels": {"release": "p"}},
+        "pod.annotations": {"note": "on: true", "number": "7"},
+        "pod.labels": {"team": "data"},
+        "pod.affinity": {"nodeAffinity": {}},
+        "pod.spread": [],
+        "settings": {"COUNTERPOINT_EMBEDDING_MODELS": "a/b,c/d", "COUNTERPOINT_PROJECT_WEIGHTS": {}},
+    }  # fmt: skip
+    found = documents("beside", odd)
+    assert [problem for each in found for problem in problems(each)] == []
+    ingress, route = of_kind(found, "Ingress")["cp-router"], of_kind(found, "HTTPRoute")["cp-router"]
+    assert ingress["metadata"]["annotations"] == {"a/b": "x: {y}\n#z", "c": "true"}
+    assert ingress["spec"]["rules"][0]["host"] == route["spec"]["hostnames"][0] == "counterpoint.example.com"
+    templates = pods(found)
+    assert {each["metadata"]["annotations"]["note"] for each in templates.values()} == {"on: true"}
+    assert {each["metadata"]["labels"]["team"] for each in templates.values()} == {"data"}
+    assert templates["router"]["spec"]["containers"][0]["image"] == "counterpoint-router:1.0"
+    given = {each["name"]: each.get("value") for each in templates["router"]["spec"]["containers"][0]["env"]}
+    assert given["COUNTERPOINT_MCP_URL"] == "https://counterpoint.example.com:8443/mcp"
+    assert given["COUNTERPOINT_PROJECT_WEIGHTS"] == "{}"
+    (claim,) = of_kind(found, "StatefulSet")["cp-memory"]["spec"]["volumeClaimTemplates"]
+    assert claim["metadata"]["name"] == "audit"
