@@ -107,7 +107,7 @@ def test_every_pod_is_restricted(example: str) -> None:
         assert security["seccompProfile"] == {"type": "RuntimeDefault"}
         assert not {"hostNetwork", "hostPID", "hostIPC", "hostAliases"} & set(spec)
         for volume in spec["volumes"]:
-            assert set(volume) - {"name"} <= {"emptyDir", "secret", "persistentVolumeClaim"}
+            assert set(volume) - {"name"} <= {"emptyDir", "secret", "projected", "persistentVolumeClaim"}
         for container in (*spec["containers"], *spec.get("initContainers", ())):
             assert container["securityContext"] == {
                 "allowPrivilegeEscalation": False,

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from click.testing import Result
 from deploy.compose import ROOT
+from deploy.containers import references as secrets_of
 from deploy.external import OtherPostgres, other_postgres
 from deploy.helm import EXAMPLES, documents, pods
 from deploy.schemas import problems
@@ -105,9 +106,8 @@ def test_the_chart_refers_to_secrets_that_are_printed(example: str, printed: lis
     known = {each["metadata"]["name"]: each["stringData"] for each in printed}
     assert example in EXAMPLES
     for template in pods(documents(example)).values():
-        for each in template["spec"]["containers"][0]["env"]:
-            if (reference := each.get("valueFrom", {}).get("secretKeyRef")) and not reference.get("optional"):
-                assert reference["key"] in known[reference["name"]]
+        for secret, key, optional in secrets_of(template["spec"]).values():
+            assert optional or key in known[secret]
 
 
 def test_postgres_is_a_legal_cluster_with_the_roles_of_the_secrets(printed: list[dict[str, Any]]) -> None:

@@ -14,28 +14,30 @@
   value: {{ index . 1 | quote }}
 {{- end -}}
 
-{{- /* The variables of a service or job that come from its Secret: (list $ "router"). */ -}}
-{{- define "counterpoint.secret-variables" -}}
+{{- /* The keys of its Secret that a service or job needs, and those that it may have: (list $ "router"). Those named like
+variables are read from files of these names. */ -}}
+{{- define "counterpoint.secret-keys" -}}
 {{- $root := index . 0 -}}
 {{- $name := index . 1 -}}
-{{- $password := eq $root.Values.nats.login "password" -}}
-{{- $required := dict "COUNTERPOINT_NATS_PASSWORD" $password "COUNTERPOINT_VALKEY_URL" $root.Values.valkey.enabled "COUNTERPOINT_QDRANT_URL" $root.Values.qdrant.enabled -}}
+{{- $values := $root.Values -}}
+{{- $used := dict "COUNTERPOINT_NATS_PASSWORD" (eq $values.nats.login "password") "COUNTERPOINT_VALKEY_URL" $values.valkey.enabled "COUNTERPOINT_QDRANT_URL" $values.qdrant.enabled -}}
 {{- $absent := list -}}
-{{- if not $password }}{{ $absent = append $absent "COUNTERPOINT_NATS_PASSWORD" }}{{ end -}}
-{{- if not $root.Values.valkey.enabled }}{{ $absent = append $absent "COUNTERPOINT_VALKEY_URL" }}{{ end -}}
-{{- if not $root.Values.qdrant.enabled }}{{ $absent = concat $absent (list "COUNTERPOINT_QDRANT_URL" "COUNTERPOINT_QDRANT_API_KEY") }}{{ end -}}
-{{- range $variable, $needed := index (include "counterpoint.house" $root | fromYaml).secrets $name }}
-{{- if not (has $variable $absent) }}
-- name: {{ $variable }}
-  valueFrom:
-    secretKeyRef:
-      name: {{ include "counterpoint.secret" (list $root $name) }}
-      key: {{ $variable }}
-      {{- if not (or $needed (index $required $variable)) }}
-      optional: true
-      {{- end }}
-{{- end }}
-{{- end }}
+{{- if not $values.qdrant.enabled }}{{ $absent = append $absent "COUNTERPOINT_QDRANT_API_KEY" }}{{ end -}}
+{{- $needed := list -}}
+{{- $optional := list -}}
+{{- range $variable, $required := index (include "counterpoint.house" $root | fromYaml).secrets $name -}}
+{{- if hasKey $used $variable -}}
+{{- if index $used $variable }}{{ $needed = append $needed $variable }}{{ end -}}
+{{- else if $required -}}
+{{- $needed = append $needed $variable -}}
+{{- else if not (has $variable $absent) -}}
+{{- $optional = append $optional $variable -}}
+{{- end -}}
+{{- if eq $variable "COUNTERPOINT_NATS_PASSWORD" -}}
+{{- $needed = concat $needed (values (index (include "counterpoint.login-files" $root | fromYaml) $values.nats.login) | sortAlpha) -}}
+{{- end -}}
+{{- end -}}
+{{- dict "needed" $needed "optional" $optional | toYaml -}}
 {{- end -}}
 
 {{- /* By the kind of login, the variables that name files, and the keys of the Secret that has them. */ -}}
@@ -54,7 +56,7 @@ certificate: {COUNTERPOINT_NATS_CERT: nats.crt, COUNTERPOINT_NATS_KEY: nats.key}
 {{ include "counterpoint.variable" (list "COUNTERPOINT_NATS_CA" "/etc/counterpoint/nats/ca.crt") }}
 {{- end }}
 {{- range $variable, $file := index (include "counterpoint.login-files" $root | fromYaml) $root.Values.nats.login }}
-{{ include "counterpoint.variable" (list $variable (printf "/etc/counterpoint/login/%s" $file)) }}
+{{ include "counterpoint.variable" (list $variable (printf "/etc/counterpoint/secrets/%s" $file)) }}
 {{- end }}
 {{- end -}}
 
@@ -119,7 +121,7 @@ certificate: {COUNTERPOINT_NATS_CERT: nats.crt, COUNTERPOINT_NATS_KEY: nats.key}
 {{ include "counterpoint.variable" (list "COUNTERPOINT_HEALTH_PORT" (include "counterpoint.port" (list $root $name "health"))) }}
 {{- include "counterpoint.own-variables" . }}
 {{- include "counterpoint.settings" . }}
-{{- include "counterpoint.secret-variables" . }}
+{{ include "counterpoint.variable" (list "COUNTERPOINT_SECRETS_DIR" "/etc/counterpoint/secrets") }}
 {{- if and (eq $name "manager") $root.Values.manager.providers.secret }}
 {{- range $root.Values.manager.providers.keys }}
 - name: {{ . }}

@@ -111,7 +111,7 @@ topologySpreadConstraints:
     {{- toYaml $own.resources | nindent 4 }}
   volumeMounts:
     - {name: tmp, mountPath: /tmp}
-    {{- include "counterpoint.bus-mounts" . | nindent 4 }}
+    {{- include "counterpoint.secret-mounts" . | nindent 4 }}
     {{- if (index $own "tls" | default dict).secret }}
     - {name: tls, mountPath: /etc/counterpoint/tls, readOnly: true}
     {{- end }}
@@ -133,7 +133,7 @@ topologySpreadConstraints:
 {{- $own := index $root.Values $name -}}
 - name: tmp
   emptyDir: {sizeLimit: 1Gi}
-{{- include "counterpoint.bus-volumes" . }}
+{{ include "counterpoint.secret-volumes" . }}
 {{- with (index $own "tls" | default dict).secret }}
 - name: tls
   secret: {secretName: {{ . }}, defaultMode: 0440}
@@ -149,37 +149,49 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{- /* The files with which a service or job connects to the bus: (list $ "router"). */ -}}
-{{- define "counterpoint.bus-volumes" -}}
+{{- /* The secrets of a service or job, and the CA of the bus for those that connect to it: (list $ "router"). */ -}}
+{{- define "counterpoint.secret-volumes" -}}
 {{- $root := index . 0 -}}
-{{- $nats := $root.Values.nats -}}
-{{- if $nats.ca.secret }}
+{{- $secret := include "counterpoint.secret" . -}}
+{{- $keys := include "counterpoint.secret-keys" . | fromYaml -}}
+- name: secrets
+  projected:
+    defaultMode: 0440
+    sources:
+      - secret:
+          name: {{ $secret }}
+          items:
+            {{- range $keys.needed }}
+            - {key: {{ . }}, path: {{ . }}}
+            {{- end }}
+      {{- if $keys.optional }}
+      - secret:
+          name: {{ $secret }}
+          optional: true
+          items:
+            {{- range $keys.optional }}
+            - {key: {{ . }}, path: {{ . }}}
+            {{- end }}
+      {{- end }}
+{{- if include "counterpoint.has-ca" . }}
 - name: nats-ca
   secret:
-    secretName: {{ $nats.ca.secret }}
+    secretName: {{ $root.Values.nats.ca.secret }}
     defaultMode: 0440
-    items: [{key: {{ $nats.ca.key }}, path: ca.crt}]
-{{- end }}
-{{- with index (include "counterpoint.login-files" $root | fromYaml) $nats.login }}
-- name: login
-  secret:
-    secretName: {{ include "counterpoint.secret" $ }}
-    defaultMode: 0440
-    items:
-      {{- range . }}
-      - {key: {{ . }}, path: {{ . }}}
-      {{- end }}
+    items: [{key: {{ $root.Values.nats.ca.key }}, path: ca.crt}]
 {{- end }}
 {{- end -}}
 
-{{- define "counterpoint.bus-mounts" -}}
-{{- $root := index . 0 -}}
-{{- if $root.Values.nats.ca.secret }}
+{{- define "counterpoint.secret-mounts" -}}
+- {name: secrets, mountPath: /etc/counterpoint/secrets, readOnly: true}
+{{- if include "counterpoint.has-ca" . }}
 - {name: nats-ca, mountPath: /etc/counterpoint/nats, readOnly: true}
 {{- end }}
-{{- if ne $root.Values.nats.login "password" }}
-- {name: login, mountPath: /etc/counterpoint/login, readOnly: true}
-{{- end }}
+{{- end -}}
+
+{{- define "counterpoint.has-ca" -}}
+{{- $root := index . 0 -}}
+{{- if and $root.Values.nats.ca.secret (not (has (index . 1) (list "migrate" "index"))) }}true{{ end -}}
 {{- end -}}
 
 {{- /* Files with credentials have to be readable by their owner alone, which a mounted Secret with fsGroup is not. */ -}}
