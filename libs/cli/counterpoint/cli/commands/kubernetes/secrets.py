@@ -14,7 +14,7 @@ FullName = Annotated[str, typer.Option("--fullname", help="The prefix of all nam
 Namespace = Annotated[str | None, typer.Option("--namespace", help="Their namespace. Default: that of kubectl.")]
 
 
-@command("secrets", Panel.OPERATE, "counterpoint kubernetes secrets --output secrets.json")
+@command("secrets", Panel.OPERATE, "counterpoint kubernetes secrets --output manifests.json")
 def secrets(
     session: CommandSession,
     fullname: FullName = "counterpoint",
