@@ -38,11 +38,12 @@ PORTS = {
     "lineage": {"http": LineageSettings.model_fields["lineage_port"].default},
 }
 BY_CHART = {
-    "NATS_URL", "NATS_USER", "NATS_CA", "HEALTH_HOST", "HEALTH_PORT", "HTTP_HOST", "HTTP_PORT", "LINEAGE_HOST",
-    "LINEAGE_PORT", "GATEWAY_HOST", "GATEWAY_PORT", "GATEWAY_URL", "TLS_CERT", "TLS_KEY", "DATA_DIR", "AUDIT_DIR",
-    "MODEL_CACHE_DIR", "NOTIFY_FILE", "HOOKS_FILE", "ISSUES_FILE",
+    "NATS_URL", "NATS_USER", "NATS_CA", "NATS_CREDS", "NATS_CERT", "NATS_KEY", "HEALTH_HOST", "HEALTH_PORT",
+    "HTTP_HOST", "HTTP_PORT", "HTTP_FD", "LINEAGE_HOST", "LINEAGE_PORT", "LINEAGE_FD", "GATEWAY_HOST", "GATEWAY_PORT",
+    "GATEWAY_FD", "GATEWAY_URL", "TLS_CERT", "TLS_KEY", "DATA_DIR", "AUDIT_DIR", "MODEL_CACHE_DIR", "NOTIFY_FILE",
+    "HOOKS_FILE", "ISSUES_FILE",
 }  # fmt: skip
-"""Settings that the templates set; values do not."""
+"""Settings that the templates set, or that a container cannot have; values do not set them."""
 JOB_SECRETS = {
     "migrate": {"COUNTERPOINT_POSTGRES_OWNER_URL": True, "COUNTERPOINT_INSTALLATION": False},
     "index": {"COUNTERPOINT_POSTGRES_OWNER_URL": True},

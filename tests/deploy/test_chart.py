@@ -1,6 +1,8 @@
 """The chart renders legal objects that run with as few rights as they need."""
 
 import importlib.util
+import json
+import shutil
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -107,7 +109,7 @@ def test_every_pod_is_restricted(example: str) -> None:
         assert security["seccompProfile"] == {"type": "RuntimeDefault"}
         assert not {"hostNetwork", "hostPID", "hostIPC", "hostAliases"} & set(spec)
         for volume in spec["volumes"]:
-            assert set(volume) - {"name"} <= {"emptyDir", "secret", "persistentVolumeClaim"}
+            assert set(volume) - {"name"} <= {"emptyDir", "secret", "projected", "persistentVolumeClaim"}
         for container in (*spec["containers"], *spec.get("initContainers", ())):
             assert container["securityContext"] == {
                 "allowPrivilegeEscalation": False,
@@ -216,3 +218,32 @@ def test_notes_say_how_to_reach_it_and_where_the_token_is() -> None:
         "rollout status",
     ):
         assert said in notes, notes
+
+
+def test_a_new_service_follows_from_the_policy_its_settings_and_its_values(tmp_path: Path) -> None:
+    """The recipe of CONTRIBUTING.md, applied to a copy."""
+    assert set(generator().SETTINGS) == set(policy().services)
+    chart = tmp_path / "chart"
+    shutil.copytree(CHART, chart)
+    house = yaml.safe_load((chart / "files" / "house.yaml").read_text())
+    for part in ("secrets", "settings", "consumers"):
+        house[part]["auditor"] = house[part]["developer"]
+    house["ports"]["auditor"] = {"health": 8080}
+    house["network"] |= {"auditor": ["nats"], "metrics": [*house["network"]["metrics"], "auditor.health"]}
+    (chart / "files" / "house.yaml").write_text(yaml.safe_dump(house))
+    values = yaml.safe_load((chart / "values.yaml").read_text())
+    values["auditor"] = values["developer"] | {"replicas": 2}
+    values["secrets"]["names"]["auditor"] = ""
+    (chart / "values.yaml").write_text(yaml.safe_dump(values))
+    schema = json.loads((chart / "values.schema.json").read_text())
+    schema["properties"]["auditor"] = schema["properties"]["developer"]
+    names = schema["properties"]["secrets"]["properties"]["names"]["properties"]
+    names["auditor"] = names["developer"]
+    (chart / "values.schema.json").write_text(json.dumps(schema))
+    text = helm("template", "counterpoint", chart, "--values", CHART / "examples" / "laptop.yaml").stdout
+    found = [each for each in yaml.load_all(text, yaml.CSafeLoader) if each]
+    assert [problem for each in found for problem in problems(each)] == []
+    made = {each["kind"] for each in found if each["metadata"]["name"] == "counterpoint-auditor"}
+    assert made == {"Deployment", "Service", "ServiceAccount", "NetworkPolicy", "PodDisruptionBudget"}
+    (container,) = pods(found)["auditor"]["spec"]["containers"]
+    assert container["image"] == "counterpoint-auditor:0.1.0"

@@ -8,33 +8,30 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from deploy.containers import Here, Secrets, ServiceContainer, environment, secrets
+from deploy.containers import Here, Secrets, ServiceContainer, environment, references, secrets, variables
 from deploy.external import other_postgres
 from deploy.helm import CHART, EXAMPLES, documents, pods
 from deploy.test_chart import JOBS, generator
 from deploy.test_compose import HOST_ONLY
 
 from counterpoint.bus import BusSettings
-from counterpoint.bus.settings import ProvisionSettings
+from counterpoint.bus.settings import ProcessSettings, ProvisionSettings
 from counterpoint.local.credentials import Credentials
 from counterpoint.local.kubernetes import EngineUrls
 from counterpoint.local.nats import run_nats
 from counterpoint.local.postgres import PostgresUrls, roles_sql
+from counterpoint.local.probe import http_ok
 from counterpoint.local.process import run
 from counterpoint.local.service import NATS_USERS, SERVICES, JobName, ServiceName, ServiceParameters
 from counterpoint.local.service import environment as supervised
 from counterpoint.local.valkey import run_valkey
+from counterpoint.memory.record.owner_settings import OwnerSettings
 
 SETTINGS: dict[str, type[BusSettings]] = generator().SETTINGS
-BY_NAME = {
-    "migrate": {"COUNTERPOINT_POSTGRES_OWNER_URL", "COUNTERPOINT_INSTALLATION", "COUNTERPOINT_LOG_LEVEL"},
-    "index": {"COUNTERPOINT_POSTGRES_OWNER_URL", "COUNTERPOINT_LOG_LEVEL"},
-}
-"""Variables that are read without a settings class (docs/operations.md)."""
 PLACE = {"HEALTH_HOST", "HEALTH_PORT", "HTTP_HOST", "LINEAGE_HOST", "GATEWAY_HOST", "AUDIT_DIR", "MODEL_CACHE_DIR",
          "MCP_URL", "MCP_HOSTS"}  # fmt: skip
 """Settings of the place: a container has addresses, folders and a name of its own."""
-MOUNTED = re.compile(r"^(?:/etc/counterpoint/|/data$|/audit$)")
+MOUNTED = re.compile(r"^(?:/etc/counterpoint/|/data(?:/|$)|/audit$)")
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +52,9 @@ def known(credentials: Credentials) -> Secrets:
     return made | theirs
 
 
-def containers(example: str, values: dict[str, Any] | None = None) -> dict[str, dict[str, Any]]:
-    """The container of each service and job."""
-    found = {name: template["spec"]["containers"] for name, template in pods(documents(example, values)).items()}
-    return {name: own for name, (own,) in found.items()}
+def specs(example: str, values: dict[str, Any] | None = None) -> dict[str, dict[str, Any]]:
+    """The pod of each service and job."""
+    return {name: template["spec"] for name, template in pods(documents(example, values)).items()}
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -66,7 +62,7 @@ def containers(example: str, values: dict[str, Any] | None = None) -> dict[str, 
 def test_a_service_reads_every_variable_that_it_gets(
     name: str, example: str, known: Secrets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = environment(containers(example)[name], known)
+    given = environment(specs(example)[name], known)
     fields = {f"COUNTERPOINT_{field.upper()}" for field in SETTINGS[name].model_fields}
     providers = yaml.safe_load((CHART / "examples" / f"{example}.yaml").read_text()).get("manager", {})
     keys = set(providers.get("providers", {}).get("keys", ())) if name == "manager" else set()
@@ -80,16 +76,38 @@ def test_a_service_reads_every_variable_that_it_gets(
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_a_job_reads_every_variable_that_it_gets(example: str, known: Secrets, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = containers(example, {"settings": {"COUNTERPOINT_LOG_LEVEL": "debug"}})
-    for name, read in BY_NAME.items():
-        if name in found:
-            assert environment(found[name], known).keys() == read
-    given = environment(found["provision"], known)
-    for variable, value in given.items():
-        monkeypatch.setenv(variable, value)
-    made = ProvisionSettings()  # type: ignore[call-arg]
-    assert {f"COUNTERPOINT_{field.upper()}" for field in made.model_fields_set} == given.keys()
-    assert made.nats_user == "provisioner"
+    found = specs(example, {"settings": {"COUNTERPOINT_LOG_LEVEL": "debug"}})
+    for name in set(JOBS) & set(found):
+        given = environment(found[name], known)
+        with monkeypatch.context() as patch:
+            for variable, value in given.items():
+                patch.setenv(variable, value)
+            made: ProcessSettings = ProvisionSettings() if name == "provision" else OwnerSettings()  # type: ignore[call-arg]
+        unread = {"COUNTERPOINT_INSTALLATION"} if name == "index" else set()
+        assert {f"COUNTERPOINT_{field.upper()}" for field in made.model_fields_set} == given.keys() - unread
+        assert made.log_level == "debug"
+
+
+@pytest.mark.parametrize(
+    ("login", "files"),
+    [
+        ("creds", {"COUNTERPOINT_NATS_CREDS": "nats.creds"}),
+        ("certificate", {"COUNTERPOINT_NATS_CERT": "nats.crt", "COUNTERPOINT_NATS_KEY": "nats.key"}),
+    ],
+)
+def test_a_login_by_files_takes_them_from_the_own_secret(login: str, files: dict[str, str], known: Secrets) -> None:
+    found = specs("production", {"nats.login": login})
+    for name in (*SERVICES, "provision"):
+        given = variables(found[name]["containers"][0], known)
+        assert {each: given[each] for each in files} == {
+            each: f"/etc/counterpoint/secrets/{file}" for each, file in files.items()
+        }
+        own = references(found[name])
+        assert "COUNTERPOINT_NATS_PASSWORD" not in own
+        assert {file: own[file] for file in files.values()} == {
+            file: (f"counterpoint-{name}", file, False) for file in files.values()
+        }
+    assert references(found["migrate"]).keys() == {"COUNTERPOINT_POSTGRES_OWNER_URL", "COUNTERPOINT_INSTALLATION"}
 
 
 @pytest.mark.parametrize("name", [*SERVICES, *JOBS])
@@ -113,7 +131,7 @@ def test_a_container_gets_what_the_supervisor_gives(
     if name == "migrate":
         other -= {"COUNTERPOINT_INSTALLATION"}
     wanted = {variable: value for variable, value in supervised(name, wiring).items() if variable not in other | place}
-    given = environment(containers("laptop")[name], known)
+    given = environment(specs("laptop")[name], known)
     assert given.keys() - place == wanted.keys()
     same = wanted.keys() - {"COUNTERPOINT_DATA_DIR", "COUNTERPOINT_GATEWAY_URL", "COUNTERPOINT_NATS_URL"}
     assert {each: given[each] for each in same} == {each: wanted[each] for each in same}
@@ -121,26 +139,30 @@ def test_a_container_gets_what_the_supervisor_gives(
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_no_container_gets_a_secret_of_another(example: str, known: Secrets) -> None:
-    references = {
-        name: {
-            (reference["name"], reference["key"])
-            for each in container["env"]
-            if (reference := each.get("valueFrom", {}).get("secretKeyRef"))
-        }
-        for name, container in containers(example).items()
+    held = {
+        name: {(secret, key) for secret, key, _ in references(spec).values()} for name, spec in specs(example).items()
     }
-    owners = references.pop("migrate") | references.pop("index", set())
+    owners = held.pop("migrate") | held.pop("index", set())
     assert all(key in ("COUNTERPOINT_POSTGRES_OWNER_URL", "COUNTERPOINT_INSTALLATION") for _, key in owners)
-    for name, own in references.items():
+    for name, own in held.items():
         assert own
-        assert not own & (owners | {each for other, theirs in references.items() if other != name for each in theirs})
+        assert not own & (owners | {each for other, theirs in held.items() if other != name for each in theirs})
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_keys_of_providers_alone_are_variables(example: str) -> None:
+    """LiteLLM reads them from the environment; every other secret is a file, which no child process inherits."""
+    for name, spec in specs(example).items():
+        given = [each["name"] for each in spec["containers"][0]["env"] if "valueFrom" in each]
+        assert given == (["OPENAI_API_KEY"] if (example, name) == ("production", "manager") else [])
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_files_that_variables_name_are_mounted(example: str, known: Secrets) -> None:
-    for name, container in containers(example).items():
+    for name, spec in specs(example).items():
+        (container,) = spec["containers"]
         mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
-        for variable, value in environment(container, known).items():
+        for variable, value in variables(container, known).items():
             if MOUNTED.match(value):
                 assert any(Path(value).is_relative_to(mount) for mount in mounts), (name, variable)
 
@@ -157,7 +179,8 @@ async def test_the_services_run_with_these_environments_on_real_engines(tmp_path
         bus = await engines.enter_async_context(run_nats(tmp_path / "nats", accounts))
         valkey = await engines.enter_async_context(run_valkey(tmp_path / "valkey", credentials.valkey))
         known = secrets(credentials, EngineUrls(postgres.server, f"redis://127.0.0.1:{valkey.port}/0"))
-        found = containers("laptop", {"nats.url": bus.url})
+        found = specs("laptop", {"nats.url": bus.url})
+        replicated = specs("production", {"nats": {"url": bus.url, "ca": {"secret": ""}, "monitoring": "m:1"}})
         for job in JOBS:
             await run(job, here.program(job, found[job], known))
         services = [ServiceContainer(name, found[name], known, here) for name in SERVICES]
@@ -174,3 +197,9 @@ async def test_the_services_run_with_these_environments_on_real_engines(tmp_path
             assert asked.json()["waiting_for"] == "documents", asked.text
             assert (await http.get("/v1/audit/verify")).json()["ok"]
         assert list((tmp_path / "data").iterdir())
+        # No Qdrant server can be had as a package, so the standby has an embedded one of its own.
+        alone = {"counterpoint-memory": dict(known["counterpoint-memory"]) | {"COUNTERPOINT_QDRANT_URL": ""}}
+        standby = ServiceContainer("memory", replicated["memory"], alone, Here(tmp_path / "standby"))
+        engines.push_async_callback(standby.stop)
+        await standby.start()
+        assert not await http_ok(standby.port, "/readyz"), "only the active process has the lease"

@@ -14,7 +14,7 @@ SCANNER = "checkov==3.3.30"
 EXCEPTIONS = {
     "CKV_K8S_11": "no limit of processor time: a throttled service misses its deadlines; requests share it out",
     "CKV_K8S_15": "tags of releases are not moved, so that a node may start a pod while the registry is away",
-    "CKV_K8S_35": "settings are read from the environment, each process with its own secrets alone",
+    "CKV_K8S_35": "keys of model providers, which LiteLLM reads from the environment",
     "CKV_K8S_43": "digests are given with image.digests, once there is a release to name",
 }
 
@@ -33,4 +33,5 @@ def test_the_scanner_finds_only_what_is_meant(example: str, tmp_path: Path) -> N
     assert report["summary"]["passed"] > 500, told.stderr
     assert report["summary"]["parsing_errors"] == 0
     found = {each["check_id"]: each["check_name"] for each in report["results"]["failed_checks"]}
-    assert found.keys() == EXCEPTIONS.keys(), found
+    meant = EXCEPTIONS.keys() - (set() if example == "production" else {"CKV_K8S_35"})
+    assert found.keys() == meant, found

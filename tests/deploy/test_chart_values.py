@@ -2,6 +2,9 @@
 
 import json
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -180,6 +183,8 @@ def test_a_setting_reaches_the_services_that_read_it_and_its_own_one_comes_first
     assert router["COUNTERPOINT_NOTIFY_PRIVATE"] == "true"
     assert router["COUNTERPOINT_MCP_HOSTS"] == '["a.example.com","b.example.com"]'
     assert router["COUNTERPOINT_MCP_URL"] == "http://counterpoint.localhost/mcp"
+    hosts = json.loads(variables("laptop", {}, "router")["COUNTERPOINT_MCP_HOSTS"] or "")
+    assert hosts == ["counterpoint.localhost", *(f"counterpoint-router{more}" for more in ("", ".house", ".house.svc"))]
 
 
 def test_a_digest_replaces_the_tag_of_its_image() -> None:
@@ -191,10 +196,18 @@ def test_a_digest_replaces_the_tag_of_its_image() -> None:
     assert images["router"] == f"{repository}-router:0.1.0"
 
 
-def test_files_with_credentials_are_readable_by_their_owner_alone() -> None:
+def test_files_with_credentials_are_readable_by_their_owner_alone(tmp_path: Path) -> None:
     template = pods(documents("production"))["router"]["spec"]
     (first,) = template["initContainers"]
-    assert first["command"] == ["sh", "-c", "exec install -m 0400 -t /files /files-secret/*"]
+    secret, files = tmp_path / "secret", tmp_path / "files"
+    (secret / "..data").mkdir(parents=True)
+    files.mkdir()
+    (secret / "..data" / "hooks.toml").write_text("[[source]]")
+    (secret / "hooks.toml").symlink_to("..data/hooks.toml")
+    program = first["command"][2].replace("/files-secret", str(secret)).replace("/files/", f"{files}/")
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert [(each.name, each.read_text()) for each in files.iterdir()] == [("hooks.toml", "[[source]]")]
+    assert (files / "hooks.toml").stat().st_mode & 0o777 == 0o400
     given = variables("production", {}, "router")
     assert given["COUNTERPOINT_HOOKS_FILE"] == "/etc/counterpoint/files/hooks.toml"
     assert given["COUNTERPOINT_NOTIFY_FILE"] == "/etc/counterpoint/files/notify.toml"
@@ -212,3 +225,46 @@ def test_no_value_is_without_effect(example: str) -> None:
             continue
         changed = rendering(example, {name: None}, check=False)
         assert changed.stdout != text, name
+
+
+def test_all_that_exists_at_once_gives_legal_objects() -> None:
+    odd = {
+        "fullname": "cp",
+        "image.tag": "1.0",
+        "image.pullSecrets": ["a", "b"],
+        "nats": {"url": "tls://nats.example.com:4222", "login": "certificate"},
+        "nats.ca": {"secret": "ca", "key": "root.pem"},
+        "router.url": "https://counterpoint.example.com:8443/",
+        "router.ingress": {"enabled": True, "annotations": {"a/b": "x: {y}\n#z", "c": "true"}, "tlsSecret": "tls"},
+        "router.httpRoute": {"enabled": True, "annotations": {"n": "1"}, "parentRefs": [{"name": "g", "port": 443}]},
+        "router.files": {"secret": "files", "hooks": "hooks.toml", "notify": ""},
+        "router.tls.secret": "router-tls",
+        "lineage": {"url": "http://l.example.com", "ingress": {"enabled": True, "className": ""}},
+        "developer.resources": {"requests": {"cpu": 1}, "limits": {"cpu": 1.5, "memory": "1Gi"}},
+        "memory.persistence": {"enabled": False, "size": "5Gi"},
+        "memory.auditPersistence.storageClass": "slow",
+        "manager.volumes": [{"name": "extra", "emptyDir": {}}],
+        "manager.volumeMounts": [{"name": "extra", "mountPath": "/extra"}],
+        "networkPolicy.clients": [{"namespaceSelector": {}, "podSelector": {"matchLabels": {"x": "true"}}}],
+        "networkPolicy.metrics": [{"ipBlock": {"cidr": "192.0.2.0/24", "except": ["192.0.2.1/32"]}}],
+        "serviceMonitor": {"enabled": True, "labels": {"release": "p"}},
+        "pod.annotations": {"note": "on: true", "number": "7"},
+        "pod.labels": {"team": "data"},
+        "pod.affinity": {"nodeAffinity": {}},
+        "pod.spread": [],
+        "settings": {"COUNTERPOINT_EMBEDDING_MODELS": "a/b,c/d", "COUNTERPOINT_PROJECT_WEIGHTS": {}},
+    }  # fmt: skip
+    found = documents("beside", odd)
+    assert [problem for each in found for problem in problems(each)] == []
+    ingress, route = of_kind(found, "Ingress")["cp-router"], of_kind(found, "HTTPRoute")["cp-router"]
+    assert ingress["metadata"]["annotations"] == {"a/b": "x: {y}\n#z", "c": "true"}
+    assert ingress["spec"]["rules"][0]["host"] == route["spec"]["hostnames"][0] == "counterpoint.example.com"
+    templates = pods(found)
+    assert {each["metadata"]["annotations"]["note"] for each in templates.values()} == {"on: true"}
+    assert {each["metadata"]["labels"]["team"] for each in templates.values()} == {"data"}
+    assert templates["router"]["spec"]["containers"][0]["image"] == "counterpoint-router:1.0"
+    given = {each["name"]: each.get("value") for each in templates["router"]["spec"]["containers"][0]["env"]}
+    assert given["COUNTERPOINT_MCP_URL"] == "https://counterpoint.example.com:8443/mcp"
+    assert given["COUNTERPOINT_PROJECT_WEIGHTS"] == "{}"
+    (claim,) = of_kind(found, "StatefulSet")["cp-memory"]["spec"]["volumeClaimTemplates"]
+    assert claim["metadata"]["name"] == "audit"

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from click.testing import Result
 from deploy.compose import ROOT
+from deploy.containers import references as secrets_of
 from deploy.external import OtherPostgres, other_postgres
 from deploy.helm import EXAMPLES, documents, pods
 from deploy.schemas import problems
@@ -22,7 +23,7 @@ from counterpoint.local.credentials import Credentials
 from counterpoint.local.kubernetes import EngineUrls, secret_list
 from counterpoint.local.nats import policy_authorization, run_nats
 from counterpoint.local.postgres import roles_sql
-from counterpoint.local.service import NATS_USERS
+from counterpoint.local.service import NATS_USERS, SERVICES
 from counterpoint.local.settings import local_settings
 
 FOLDER = ROOT / "deploy" / "kubernetes"
@@ -105,9 +106,8 @@ def test_the_chart_refers_to_secrets_that_are_printed(example: str, printed: lis
     known = {each["metadata"]["name"]: each["stringData"] for each in printed}
     assert example in EXAMPLES
     for template in pods(documents(example)).values():
-        for each in template["spec"]["containers"][0]["env"]:
-            if (reference := each.get("valueFrom", {}).get("secretKeyRef")) and not reference.get("optional"):
-                assert reference["key"] in known[reference["name"]]
+        for secret, key, optional in secrets_of(template["spec"]).values():
+            assert optional or key in known[secret]
 
 
 def test_postgres_is_a_legal_cluster_with_the_roles_of_the_secrets(printed: list[dict[str, Any]]) -> None:
@@ -198,6 +198,24 @@ def test_the_command_prints_them_or_writes_them_for_its_user_alone(told: Callabl
     assert memory["COUNTERPOINT_VALKEY_URL"] == "redis://:own@valkey:6379/0"
     assert memory["COUNTERPOINT_POSTGRES_URL"].endswith("@pg:5432/counterpoint?sslmode=require")
     assert "COUNTERPOINT_QDRANT_URL" not in memory
+
+
+def test_credentials_files_take_the_place_of_passwords(told: Callable[..., Result], tmp_path: Path) -> None:
+    users = ("provisioner", *SERVICES)
+    env = {"COUNTERPOINT_POSTGRES_URL": "postgresql://pg:5432", "COUNTERPOINT_NATS_CREDS": str(tmp_path)}
+    refused = told("--data-dir", tmp_path / "data", **env)
+    assert refused.exit_code == Exit.USAGE
+    assert "COUNTERPOINT_NATS_CREDS: " in refused.stderr
+    for user in users:
+        (tmp_path / f"{user}.creds").write_text(f"of {user}")
+    made = {
+        each["metadata"]["name"].removeprefix("counterpoint-"): each["stringData"]
+        for each in json.loads(told("--data-dir", tmp_path / "data", **env).stdout)["items"]
+    }
+    for user in users:
+        own = made["provision" if user == "provisioner" else user]
+        assert own["nats.creds"] == f"of {user}"
+        assert "COUNTERPOINT_NATS_PASSWORD" not in own
 
 
 def test_without_an_address_of_the_database_it_says_which_variable_to_set(

@@ -14,26 +14,37 @@
   value: {{ index . 1 | quote }}
 {{- end -}}
 
-{{- /* The variables of a service or job that come from its Secret: (list $ "router"). */ -}}
-{{- define "counterpoint.secret-variables" -}}
+{{- /* The keys of its Secret that a service or job needs, and those that it may have: (list $ "router"). Those named like
+variables are read from files of these names. */ -}}
+{{- define "counterpoint.secret-keys" -}}
 {{- $root := index . 0 -}}
 {{- $name := index . 1 -}}
-{{- $required := dict "COUNTERPOINT_VALKEY_URL" $root.Values.valkey.enabled "COUNTERPOINT_QDRANT_URL" $root.Values.qdrant.enabled -}}
+{{- $values := $root.Values -}}
+{{- $used := dict "COUNTERPOINT_NATS_PASSWORD" (eq $values.nats.login "password") "COUNTERPOINT_VALKEY_URL" $values.valkey.enabled "COUNTERPOINT_QDRANT_URL" $values.qdrant.enabled -}}
 {{- $absent := list -}}
-{{- if not $root.Values.valkey.enabled }}{{ $absent = append $absent "COUNTERPOINT_VALKEY_URL" }}{{ end -}}
-{{- if not $root.Values.qdrant.enabled }}{{ $absent = concat $absent (list "COUNTERPOINT_QDRANT_URL" "COUNTERPOINT_QDRANT_API_KEY") }}{{ end -}}
-{{- range $variable, $needed := index (include "counterpoint.house" $root | fromYaml).secrets $name }}
-{{- if not (has $variable $absent) }}
-- name: {{ $variable }}
-  valueFrom:
-    secretKeyRef:
-      name: {{ include "counterpoint.secret" (list $root $name) }}
-      key: {{ $variable }}
-      {{- if not (or $needed (index $required $variable)) }}
-      optional: true
-      {{- end }}
-{{- end }}
-{{- end }}
+{{- if not $values.qdrant.enabled }}{{ $absent = append $absent "COUNTERPOINT_QDRANT_API_KEY" }}{{ end -}}
+{{- $needed := list -}}
+{{- $optional := list -}}
+{{- range $variable, $required := index (include "counterpoint.house" $root | fromYaml).secrets $name -}}
+{{- if hasKey $used $variable -}}
+{{- if index $used $variable }}{{ $needed = append $needed $variable }}{{ end -}}
+{{- else if $required -}}
+{{- $needed = append $needed $variable -}}
+{{- else if not (has $variable $absent) -}}
+{{- $optional = append $optional $variable -}}
+{{- end -}}
+{{- if eq $variable "COUNTERPOINT_NATS_PASSWORD" -}}
+{{- $needed = concat $needed (values (index (include "counterpoint.login-files" $root | fromYaml) $values.nats.login) | sortAlpha) -}}
+{{- end -}}
+{{- end -}}
+{{- dict "needed" $needed "optional" $optional | toYaml -}}
+{{- end -}}
+
+{{- /* By the kind of login, the variables that name files, and the keys of the Secret that has them. */ -}}
+{{- define "counterpoint.login-files" -}}
+password: {}
+creds: {COUNTERPOINT_NATS_CREDS: nats.creds}
+certificate: {COUNTERPOINT_NATS_CERT: nats.crt, COUNTERPOINT_NATS_KEY: nats.key}
 {{- end -}}
 
 {{- /* The login on the bus without its password: (list $ "router" "USER"). */ -}}
@@ -43,6 +54,9 @@
 {{ include "counterpoint.variable" (list "COUNTERPOINT_NATS_USER" (index . 1)) }}
 {{- if $root.Values.nats.ca.secret }}
 {{ include "counterpoint.variable" (list "COUNTERPOINT_NATS_CA" "/etc/counterpoint/nats/ca.crt") }}
+{{- end }}
+{{- range $variable, $file := index (include "counterpoint.login-files" $root | fromYaml) $root.Values.nats.login }}
+{{ include "counterpoint.variable" (list $variable (printf "/etc/counterpoint/secrets/%s" $file)) }}
 {{- end }}
 {{- end -}}
 
@@ -65,7 +79,7 @@
 {{- else if eq $name "developer" -}}
 {{- $made = dict "GATEWAY_URL" $gateway -}}
 {{- else if eq $name "memory" -}}
-{{- $made = dict "GATEWAY_URL" $gateway "DATA_DIR" "/data" "AUDIT_DIR" "/audit" "MODEL_CACHE_DIR" "/app/models" -}}
+{{- $made = dict "GATEWAY_URL" $gateway "DATA_DIR" "/data" "AUDIT_DIR" "/audit" "MODEL_CACHE_DIR" "/data/models" -}}
 {{- end -}}
 {{- if (index $own "tls" | default dict).secret -}}
 {{- $_ := set $made "TLS_CERT" "/etc/counterpoint/tls/tls.crt" -}}
@@ -85,7 +99,10 @@
 {{- $given := dict -}}
 {{- if and (eq $name "router") $own.url -}}
 {{- $_ := set $given "COUNTERPOINT_MCP_URL" (printf "%s/mcp" (trimSuffix "/" $own.url)) -}}
-{{- $_ := set $given "COUNTERPOINT_MCP_HOSTS" (list (include "counterpoint.host" $own.url)) -}}
+{{- $service := printf "%s-router" (include "counterpoint.fullname" $root) -}}
+{{- $inside := printf "%s.%s" $service $root.Release.Namespace -}}
+{{- $hosts := list (include "counterpoint.host" $own.url) $service $inside (printf "%s.svc" $inside) -}}
+{{- $_ := set $given "COUNTERPOINT_MCP_HOSTS" $hosts -}}
 {{- end -}}
 {{- range $variable, $value := $root.Values.settings -}}
 {{- if has $variable $known }}{{ $_ := set $given $variable $value }}{{ end -}}
@@ -105,7 +122,7 @@
 {{ include "counterpoint.variable" (list "COUNTERPOINT_HEALTH_PORT" (include "counterpoint.port" (list $root $name "health"))) }}
 {{- include "counterpoint.own-variables" . }}
 {{- include "counterpoint.settings" . }}
-{{- include "counterpoint.secret-variables" . }}
+{{ include "counterpoint.variable" (list "COUNTERPOINT_SECRETS_DIR" "/etc/counterpoint/secrets") }}
 {{- if and (eq $name "manager") $root.Values.manager.providers.secret }}
 {{- range $root.Values.manager.providers.keys }}
 - name: {{ . }}

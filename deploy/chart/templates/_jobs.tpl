@@ -25,18 +25,14 @@ containers:
       {{- with (index $root.Values.settings "COUNTERPOINT_LOG_LEVEL") }}
       {{- include "counterpoint.variable" (list "COUNTERPOINT_LOG_LEVEL" .) | nindent 6 }}
       {{- end }}
-      {{- include "counterpoint.secret-variables" (list $root $name) | nindent 6 }}
+      {{- include "counterpoint.variable" (list "COUNTERPOINT_SECRETS_DIR" "/etc/counterpoint/secrets") | nindent 6 }}
     resources:
       {{- toYaml $root.Values.jobs.resources | nindent 6 }}
     volumeMounts:
       - {name: tmp, mountPath: /tmp}
-      {{- if and (eq $name "provision") $root.Values.nats.ca.secret }}
-      - {name: nats-ca, mountPath: /etc/counterpoint/nats, readOnly: true}
-      {{- end }}
+      {{- include "counterpoint.secret-mounts" . | nindent 6 }}
 volumes:
   - name: tmp
     emptyDir: {sizeLimit: 64Mi}
-  {{- if eq $name "provision" }}
-  {{- include "counterpoint.nats-ca" . | nindent 2 }}
-  {{- end }}
+  {{- include "counterpoint.secret-volumes" . | nindent 2 }}
 {{- end -}}

@@ -13,6 +13,11 @@
 {{- .Files.Get "files/house.yaml" -}}
 {{- end -}}
 
+{{- /* The services that are Deployments: all but memory, which has volumes. */ -}}
+{{- define "counterpoint.deployments" -}}
+{{- keys (omit (include "counterpoint.house" . | fromYaml).ports "memory") | sortAlpha | toYaml -}}
+{{- end -}}
+
 {{- /* The labels that select the pods of a component: (list $ "router"). */ -}}
 {{- define "counterpoint.selector" -}}
 {{- $root := index . 0 -}}

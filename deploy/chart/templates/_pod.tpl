@@ -111,9 +111,7 @@ topologySpreadConstraints:
     {{- toYaml $own.resources | nindent 4 }}
   volumeMounts:
     - {name: tmp, mountPath: /tmp}
-    {{- if $root.Values.nats.ca.secret }}
-    - {name: nats-ca, mountPath: /etc/counterpoint/nats, readOnly: true}
-    {{- end }}
+    {{- include "counterpoint.secret-mounts" . | nindent 4 }}
     {{- if (index $own "tls" | default dict).secret }}
     - {name: tls, mountPath: /etc/counterpoint/tls, readOnly: true}
     {{- end }}
@@ -135,7 +133,7 @@ topologySpreadConstraints:
 {{- $own := index $root.Values $name -}}
 - name: tmp
   emptyDir: {sizeLimit: 1Gi}
-{{- include "counterpoint.nats-ca" . }}
+{{ include "counterpoint.secret-volumes" . }}
 {{- with (index $own "tls" | default dict).secret }}
 - name: tls
   secret: {secretName: {{ . }}, defaultMode: 0440}
@@ -151,17 +149,49 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{- define "counterpoint.nats-ca" -}}
+{{- /* The secrets of a service or job, and the CA of the bus for those that connect to it: (list $ "router"). */ -}}
+{{- define "counterpoint.secret-volumes" -}}
 {{- $root := index . 0 -}}
-{{- with $root.Values.nats.ca }}
-{{- if .secret }}
+{{- $secret := include "counterpoint.secret" . -}}
+{{- $keys := include "counterpoint.secret-keys" . | fromYaml -}}
+- name: secrets
+  projected:
+    defaultMode: 0440
+    sources:
+      - secret:
+          name: {{ $secret }}
+          items:
+            {{- range $keys.needed }}
+            - {key: {{ . }}, path: {{ . }}}
+            {{- end }}
+      {{- if $keys.optional }}
+      - secret:
+          name: {{ $secret }}
+          optional: true
+          items:
+            {{- range $keys.optional }}
+            - {key: {{ . }}, path: {{ . }}}
+            {{- end }}
+      {{- end }}
+{{- if include "counterpoint.has-ca" . }}
 - name: nats-ca
   secret:
-    secretName: {{ .secret }}
+    secretName: {{ $root.Values.nats.ca.secret }}
     defaultMode: 0440
-    items: [{key: {{ .key }}, path: ca.crt}]
+    items: [{key: {{ $root.Values.nats.ca.key }}, path: ca.crt}]
 {{- end }}
+{{- end -}}
+
+{{- define "counterpoint.secret-mounts" -}}
+- {name: secrets, mountPath: /etc/counterpoint/secrets, readOnly: true}
+{{- if include "counterpoint.has-ca" . }}
+- {name: nats-ca, mountPath: /etc/counterpoint/nats, readOnly: true}
 {{- end }}
+{{- end -}}
+
+{{- define "counterpoint.has-ca" -}}
+{{- $root := index . 0 -}}
+{{- if and $root.Values.nats.ca.secret (not (has (index . 1) (list "migrate" "index"))) }}true{{ end -}}
 {{- end -}}
 
 {{- /* Files with credentials have to be readable by their owner alone, which a mounted Secret with fsGroup is not. */ -}}
@@ -172,7 +202,7 @@ initContainers:
   - name: files
     image: {{ include "counterpoint.image" . }}
     imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-    command: [sh, -c, "exec install -m 0400 -t /files /files-secret/*"]
+    command: [python, -c, "import os, shutil; os.umask(0o277); [shutil.copyfile(each.path, f'/files/{each.name}') for each in os.scandir('/files-secret') if each.is_file()]"]
     securityContext:
       {{- include "counterpoint.container-security" . | nindent 6 }}
     resources:

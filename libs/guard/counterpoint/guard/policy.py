@@ -29,7 +29,7 @@ _ACT_RULES: dict[Category, frozenset[str]] = {
 
 JOBS = ("migrate", "index", "provision")
 CALLERS = ("clients", "metrics")
-"""Clients of services besides services: callers of the APIs, and what scrapes the health ports."""
+"""Callers that are no service: clients of the APIs, and what scrapes the health ports."""
 ENGINES = ("nats", "postgres", "valkey", "qdrant")
 OUTSIDE = "outside"
 _PORTS = ("http", "gateway", "health")

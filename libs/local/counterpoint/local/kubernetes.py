@@ -2,23 +2,29 @@
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from counterpoint.local.credentials import Credentials
 from counterpoint.local.postgres import PostgresUrls
+from counterpoint.local.service import creds_file
 
 NATS_SERVICES = ("router", "manager", "developer", "lineage")
 
 
 @dataclass(frozen=True)
 class EngineUrls:
-    """The addresses of engines inside the cluster. Valkey gets the stored password if its URL has none."""
+    """The addresses of engines inside the cluster. Valkey gets the stored password if its URL has none.
+
+    `nats_creds` is a folder with the credentials file of each user, for a NATS server with an operator.
+    """
 
     postgres: str
     valkey: str | None = None
     qdrant: str | None = None
     qdrant_api_key: str | None = None
+    nats_creds: Path | None = None
 
 
 def secret_list(
@@ -26,6 +32,7 @@ def secret_list(
 ) -> dict[str, Any]:
     """Return a List of Secrets: one for each service and job, and those for the servers of NATS and the databases.
 
+    Raises `OSError` for a credentials file that cannot be read.
     `accounts` is the configuration of the bus's users; `fullname` is the prefix of all names in the chart.
     """
     secrets = {name: _opaque(data) for name, data in _workloads(credentials, engines).items()}
@@ -51,7 +58,7 @@ def secret_list(
 def _workloads(credentials: Credentials, engines: EngineUrls) -> dict[str, dict[str, str]]:
     """Return the variables of each service and job that are secrets."""
     urls = PostgresUrls.of(engines.postgres, credentials.postgres)
-    found = {name: _bus(credentials, name) for name in NATS_SERVICES}
+    found = {name: _bus(credentials, engines, name) for name in NATS_SERVICES}
     memory = {
         "POSTGRES_URL": urls.memory,
         "SIGNING_KEYS": json.dumps([key.model_dump() for key in credentials.signing_keys]),
@@ -61,15 +68,17 @@ def _workloads(credentials: Credentials, engines: EngineUrls) -> dict[str, dict[
         "QDRANT_URL": engines.qdrant,
         "QDRANT_API_KEY": engines.qdrant_api_key,
     }
-    found["memory"] = _bus(credentials, "memory") | {
+    found["memory"] = _bus(credentials, engines, "memory") | {
         f"COUNTERPOINT_{name}": value for name, value in memory.items() if value
     }
     owner = {"COUNTERPOINT_POSTGRES_OWNER_URL": urls.owner}
     found["migrate"] = owner | {"COUNTERPOINT_INSTALLATION": credentials.installation}
-    return found | {"index": owner, "provision": _bus(credentials, "provisioner")}
+    return found | {"index": owner, "provision": _bus(credentials, engines, "provisioner")}
 
 
-def _bus(credentials: Credentials, user: str) -> dict[str, str]:
+def _bus(credentials: Credentials, engines: EngineUrls, user: str) -> dict[str, str]:
+    if engines.nats_creds is not None:
+        return {"nats.creds": creds_file(engines.nats_creds, user).read_text()}
     return {"COUNTERPOINT_NATS_PASSWORD": credentials.nats[user]}
 
 

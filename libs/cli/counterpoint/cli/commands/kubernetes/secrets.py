@@ -14,7 +14,7 @@ FullName = Annotated[str, typer.Option("--fullname", help="The prefix of all nam
 Namespace = Annotated[str | None, typer.Option("--namespace", help="Their namespace. Default: that of kubectl.")]
 
 
-@command("secrets", Panel.OPERATE, "counterpoint kubernetes secrets --output secrets.json")
+@command("secrets", Panel.OPERATE, "counterpoint kubernetes secrets --output manifests.json")
 def secrets(
     session: CommandSession,
     fullname: FullName = "counterpoint",
@@ -25,7 +25,8 @@ def secrets(
 
     The passwords and keys are those in secrets.json of the data folder; missing ones are created. The addresses of the
     engines, as pods of the cluster reach them, are in COUNTERPOINT_POSTGRES_URL (without a login),
-    COUNTERPOINT_VALKEY_URL, COUNTERPOINT_QDRANT_URL and COUNTERPOINT_QDRANT_API_KEY.
+    COUNTERPOINT_VALKEY_URL, COUNTERPOINT_QDRANT_URL and COUNTERPOINT_QDRANT_API_KEY. With COUNTERPOINT_NATS_CREDS, the
+    folder of credentials files of a NATS server with an operator, they hold those in place of passwords of the bus.
     """
     import json
     import os
@@ -49,9 +50,13 @@ def secrets(
         settings.valkey_url,
         os.environ.get("COUNTERPOINT_QDRANT_URL"),
         os.environ.get("COUNTERPOINT_QDRANT_API_KEY"),
+        settings.nats_creds,
     )
     folder = private_folder(session.place.folder())
     users = tuple(dict.fromkeys((*NATS_USERS, *settings.publishers)))
     credentials = load_credentials(folder / "secrets.json", users)
-    made = secret_list(credentials, engines, policy_authorization(credentials.nats), fullname, namespace)
+    try:
+        made = secret_list(credentials, engines, policy_authorization(credentials.nats), fullname, namespace)
+    except OSError as error:
+        raise UsageError(f"COUNTERPOINT_NATS_CREDS: {error.filename}: {error.strerror}") from error
     print_private(session, "secrets", json.dumps(made, indent=2) + "\n", output)
