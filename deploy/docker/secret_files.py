@@ -8,6 +8,7 @@ files: so the folder is for its owner alone, and the files in it are readable.
 import argparse
 import json
 import re
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,6 +19,8 @@ from counterpoint.local.private_files import private_folder
 from counterpoint.local.service import NATS_USERS, SERVICES
 
 ROOT = Path(__file__).resolve().parents[2]
+GRAFANA = "grafana_password"
+"""The password of Grafana's administrator, generated once: it is none of the house's secrets."""
 _POSTGRES, _VALKEY = "postgresql://postgres:5432", "valkey:6379"
 
 
@@ -58,11 +61,18 @@ def nats_conf(credentials: Credentials) -> str:
 def write(folder: Path) -> None:
     """Write every file."""
     private_folder(folder)
+    if not (folder / GRAFANA).exists():
+        _put(folder / GRAFANA, secrets.token_hex(24))
     for name, content in files(load_credentials(folder / "secrets.json", NATS_USERS)).items():
-        draft = folder / f".{name}"
-        draft.write_text(content)
-        draft.chmod(0o444)
-        draft.replace(folder / name)
+        _put(folder / name, content)
+
+
+def _put(path: Path, content: str) -> None:
+    draft = path.with_name(f".{path.name}")
+    draft.unlink(missing_ok=True)
+    draft.write_text(content)
+    draft.chmod(0o444)
+    draft.replace(path)
 
 
 if __name__ == "__main__":

@@ -105,7 +105,8 @@ def test_it_holds_the_house_and_nothing_else(services: dict[str, Any]) -> None:
     assert profiles["core"] == {*SERVERS, "migrate", "provision"}
     assert profiles["app"] == set(SERVICES)
     assert profiles["jobs"] == {"index"}
-    assert profiles.keys() == {"core", "app", "jobs"}
+    assert profiles["obs"] == {"prometheus", "grafana"}
+    assert profiles.keys() == {"core", "app", "jobs", "obs"}
 
 
 @pytest.mark.parametrize("name", [*JOBS, *SERVICES])
@@ -169,7 +170,7 @@ def test_what_memory_keeps_is_in_a_volume_that_its_user_may_write(services: dict
 
 def test_only_loopback_ports_are_published(services: dict[str, Any]) -> None:
     published = {name: each["ports"] for name, each in services.items() if "ports" in each}
-    assert set(published) == {"nats", "router", "lineage"}
+    assert set(published) == {"nats", "router", "lineage", "prometheus", "grafana"}
     assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
 
 
