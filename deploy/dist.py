@@ -33,6 +33,7 @@ SHIPPED = (
     "examples/incidents",
     "examples/knowledge",
     "examples/late",
+    "examples/starter/docs",
 )
 """Files that the command reads at run time, below `counterpoint/cli/shipped`."""
 _NAME = re.compile(r"[A-Za-z0-9._-]+")

@@ -348,6 +348,7 @@ def test_the_tables_of_the_policy_are_those_of_the_file() -> None:
     assert table(POLICY, "## Services") == services
     assert [row[:7] for row in table(POLICY, "## Stores")] == stores
     assert table(POLICY, "## Messages") == messages
+    assert table(POLICY, "## Network") == [(name, ", ".join(targets)) for name, targets in rules.network.items()]
     assert [row[0] for row in table(POLICY, "## Principals and roles")] == list(rules.principals)
     assert set(rules.principals) == set(get_args(Role))
     verdicts = [

@@ -37,8 +37,7 @@ SUPERVISED = {
 CREDENTIALS = f"{PREFIX}NATS_CREDS"
 """For the supervisor a folder, for a service a file in it."""
 LISTENED = {f"{PREFIX}{server}_{part}" for server in ("HTTP", "LINEAGE", "GATEWAY") for part in ("HOST", "PORT")} | {
-    f"{PREFIX}TLS_CERT",
-    f"{PREFIX}TLS_KEY",
+    f"{PREFIX}{name}" for name in ("TLS_CERT", "TLS_KEY", "HTTP_FD", "LINEAGE_FD")
 }
 """Read by `up` itself, which hands the address that it settled on to the service."""
 
@@ -60,6 +59,7 @@ def _wiring(inherited: dict[str, str]) -> ServiceParameters:
         gateway_host="10.0.0.3",
         tls_cert="/cert.pem",
         tls_key="/key.pem",
+        listeners={"router": 7, "lineage": 8},
     )
 
 

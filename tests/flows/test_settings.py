@@ -77,6 +77,8 @@ def other_values(folder: Path) -> dict[str, tuple[str, Any]]:
         "NOTIFY_FILE": (str(receivers), str(receivers)),
         "NOTIFY_TIMEOUT_S": ("9.5", 9.5),
         "HOOKS_FILE": (str(receivers), str(receivers)),
+        "ISSUES_FILE": (str(receivers), str(receivers)),
+        "ISSUES_TIMEOUT_S": ("9.5", 9.5),
         "PROJECT_WEIGHTS": ('{"orders": 3}', {"orders": 3}),
     }
     return {name: (str(value), value) for name, value in (numbers | texts).items()} | lists

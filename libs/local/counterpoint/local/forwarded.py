@@ -52,6 +52,8 @@ FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"
         "NOTIFY_FILE",
         "NOTIFY_TIMEOUT_S",
         "HOOKS_FILE",
+        "ISSUES_FILE",
+        "ISSUES_TIMEOUT_S",
     ),
     "manager": (
         "OUTCOME_WAIT_S",
@@ -78,6 +80,7 @@ FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"
         "INVESTIGATION_DEADLINE_S",
         "MODEL",
         "MODEL_DEVELOPER",
+        "MODEL_MANAGER",
         "SEARCH_URL",
     ),
     "lineage": ("INCIDENTS_PER_HOUR", "RETRY_GRACE_S", "PART_GRACE_S"),

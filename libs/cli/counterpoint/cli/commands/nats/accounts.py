@@ -25,10 +25,10 @@ def accounts(
     operator, with a folder for the credentials files, and name that folder by COUNTERPOINT_NATS_CREDS.
     """
     from counterpoint.local.credentials import load_credentials
+    from counterpoint.local.nats import policy_authorization
     from counterpoint.local.private_files import private_folder
     from counterpoint.local.service import NATS_USERS
     from counterpoint.local.settings import local_settings
-    from counterpoint.local.stack import policy_authorization
 
     reject_url(session)
     if nsc:
