@@ -1,6 +1,5 @@
 """`compose.yaml` as values."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,6 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "compose.yaml"
-VARIABLE = re.compile(r"\$\{(\w+):\?\}")
 
 
 def read() -> dict[str, Any]:
@@ -17,7 +15,15 @@ def read() -> dict[str, Any]:
     return document
 
 
-def variables(text: str) -> set[str]:
-    """The names of what compose fills in; every one has to be given."""
-    assert text.count("${") == len(VARIABLE.findall(text))
-    return set(VARIABLE.findall(text))
+def secrets(service: dict[str, Any]) -> dict[str, str]:
+    """The path of each secret in a container of a service, by the name of the secret."""
+    mounts = [
+        each if isinstance(each, dict) else {"source": each, "target": each} for each in service.get("secrets", ())
+    ]
+    return {each["source"]: str(Path("/run/secrets") / each["target"]) for each in mounts}
+
+
+def settings(service: dict[str, Any]) -> set[str]:
+    """The names of the settings that a service gets, as variables or as files."""
+    files = {Path(path).name.upper() for path in secrets(service).values()}
+    return set(service["environment"]) | files

@@ -1,13 +1,16 @@
 """Servers that somebody else runs, for tests of a house beside them."""
 
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from counterpoint.local.postgres import PostgresPasswords, PostgresServer, libpq_env
 from counterpoint.local.process import running
 from counterpoint.local.settings import local_settings
+
+Configure = Callable[[str, str], None]
+"""Sets a variable of the supervisor."""
 
 
 class OtherPostgres(PostgresServer):

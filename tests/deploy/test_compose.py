@@ -1,23 +1,37 @@
-"""`compose.yaml` is legal, and gives each container what the supervisor gives each process: its own secrets alone."""
+"""`compose.yaml` is legal, gives each container what the supervisor gives each process, and starts the house."""
 
+import asyncio
+import importlib.util
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import httpx
 import pytest
-from deploy.compose import FILE, ROOT, read, variables
+from bus.small_house import eventually
+from deploy.compose import FILE, ROOT, read, secrets, settings
+from flows.test_settings import free_ports
 
-from counterpoint.local.credentials import Credentials
-from counterpoint.local.postgres import PostgresUrls
+from counterpoint.local.credentials import Credentials, load_credentials
+from counterpoint.local.nats import run_nats
+from counterpoint.local.postgres import PostgresServer, PostgresUrls
+from counterpoint.local.probe import http_ok
+from counterpoint.local.process import running
 from counterpoint.local.service import NATS_USERS, SERVICES, JobName, ServiceName, ServiceParameters, environment
+from counterpoint.local.valkey import run_valkey
 
 CHECKER = "check-jsonschema==0.39.0"
 """Brings the schema of the compose specification in its wheel."""
-HOST_ONLY = {"PATH", "HOME", "LANG", "MALLOC_ARENA_MAX", "COUNTERPOINT_DATA_DIR", "COUNTERPOINT_INSTALLATION"}
+HOST_ONLY = {"PATH", "HOME", "LANG", "MALLOC_ARENA_MAX", "COUNTERPOINT_DATA_DIR"}
 """Variables that a process beside others needs and a separate container does not."""
 CONTAINER_ONLY = {
+    "COUNTERPOINT_SECRETS_DIR",
     "COUNTERPOINT_HTTP_HOST",
     "COUNTERPOINT_LINEAGE_HOST",
     "COUNTERPOINT_GATEWAY_HOST",
@@ -25,6 +39,8 @@ CONTAINER_ONLY = {
 }
 SERVERS = ("nats", "postgres", "valkey")
 JOBS: tuple[JobName, ...] = ("migrate", "index", "provision")
+SHARED = {"postgres_owner_url": {"migrate", "index"}}
+"""Secrets that more than one container has."""
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +69,24 @@ def wiring(tmp_path_factory: pytest.TempPathFactory) -> ServiceParameters:
     )
 
 
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    """The program that writes the secrets."""
+    spec = importlib.util.spec_from_file_location("secret_files", ROOT / "deploy" / "docker" / "secret_files.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def folder(tmp_path: Path, generator: ModuleType) -> Path:
+    """The folder of the secrets."""
+    generator.write(tmp_path / "secrets")
+    return tmp_path / "secrets"
+
+
 def test_it_is_legal_by_the_compose_specification() -> None:
     uv = ROOT / ".tools" / "bin" / "uv"
     told = subprocess.run(
@@ -64,7 +98,15 @@ def test_it_is_legal_by_the_compose_specification() -> None:
 
 
 def test_it_holds_the_house_and_nothing_else(services: dict[str, Any]) -> None:
-    assert set(services) == {*SERVERS, *JOBS, *SERVICES}
+    profiles: dict[str, set[str]] = {}
+    for name, each in services.items():
+        (profile,) = each["profiles"]
+        profiles.setdefault(profile, set()).add(name)
+    assert profiles["core"] == {*SERVERS, "migrate", "provision"}
+    assert profiles["app"] == set(SERVICES)
+    assert profiles["jobs"] == {"index"}
+    assert profiles["obs"] == {"prometheus", "grafana"}
+    assert profiles.keys() == {"core", "app", "jobs", "obs"}
 
 
 @pytest.mark.parametrize("name", [*JOBS, *SERVICES])
@@ -73,15 +115,25 @@ def test_each_container_gets_what_the_supervisor_gives(
 ) -> None:
     kept = {"COUNTERPOINT_DATA_DIR"} if name == "memory" else set()
     wanted = environment(name, wiring).keys() - (HOST_ONLY - kept)
-    assert services[name]["environment"].keys() - CONTAINER_ONLY == wanted - CONTAINER_ONLY
+    assert settings(services[name]) - CONTAINER_ONLY == wanted - CONTAINER_ONLY
+    assert services[name]["environment"]["COUNTERPOINT_SECRETS_DIR"] == "/run/secrets"
 
 
-@pytest.mark.parametrize("name", SERVICES)
-def test_no_service_knows_the_secret_of_another(services: dict[str, Any], name: str) -> None:
-    own = variables(str(services[name]["environment"]))
-    elsewhere = {each: variables(str(services[each]["environment"])) for each in (*JOBS, *SERVICES) if each != name}
-    assert f"COUNTERPOINT_NATS_PASSWORD_{name.upper()}" in own
-    assert {each for each, known in elsewhere.items() if known & own} == set()
+def test_no_secret_is_in_a_variable(services: dict[str, Any], wiring: ServiceParameters) -> None:
+    secret = {name for each in services.values() for name in map(str.upper, secrets(each))}
+    for each in services.values():
+        assert not secret & {name.removeprefix("COUNTERPOINT_") for name in each.get("environment", ())}
+    assert "${" not in FILE.read_text()
+
+
+def test_no_container_has_the_secret_of_another(services: dict[str, Any]) -> None:
+    holders: dict[str, set[str]] = {}
+    for name, each in services.items():
+        for secret in secrets(each):
+            holders.setdefault(secret, set()).add(name)
+    assert {secret: names for secret, names in holders.items() if len(names) > 1} == SHARED
+    for name in SERVICES:
+        assert holders[f"{name}_nats_password"] == {name}
 
 
 def test_only_memory_and_the_jobs_of_its_database_reach_the_databases(services: dict[str, Any]) -> None:
@@ -92,12 +144,13 @@ def test_only_memory_and_the_jobs_of_its_database_reach_the_databases(services: 
 
 
 def test_everything_is_healthy_before_what_needs_it(services: dict[str, Any]) -> None:
-    needs = {name: {on: how["condition"] for on, how in services[name]["depends_on"].items()} for name in
-             (*JOBS, *SERVICES)}  # fmt: skip
+    needs = {name: {on: how["condition"] for on, how in services[name].get("depends_on", {}).items()}
+             for name in (*JOBS, *SERVICES)}  # fmt: skip
     healthy, done = "service_healthy", "service_completed_successfully"
     assert needs["migrate"] == {"postgres": healthy}
     assert needs["provision"] == {"nats": healthy}
     assert needs["memory"] == {"migrate": done, "provision": done} | dict.fromkeys(SERVERS, healthy)
+    assert not any(how["required"] for how in services["memory"]["depends_on"].values())
     for name in set(SERVICES) - {"memory"}:
         assert needs[name] == {"memory": healthy}
     for name in SERVERS:
@@ -117,8 +170,15 @@ def test_what_memory_keeps_is_in_a_volume_that_its_user_may_write(services: dict
 
 def test_only_loopback_ports_are_published(services: dict[str, Any]) -> None:
     published = {name: each["ports"] for name, each in services.items() if "ports" in each}
-    assert set(published) == {"nats", "router", "lineage"}
+    assert set(published) == {"nats", "router", "lineage", "prometheus", "grafana"}
     assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
+
+
+@pytest.mark.parametrize("name", [*JOBS, *SERVICES])
+def test_our_containers_may_write_only_their_volumes(services: dict[str, Any], name: str) -> None:
+    each = services[name]
+    assert (each["read_only"], each["tmpfs"], each["cap_drop"]) == (True, ["/tmp"], ["ALL"])
+    assert each["security_opt"] == ["no-new-privileges:true"]
 
 
 def test_every_service_is_built_by_the_one_dockerfile(services: dict[str, Any]) -> None:
@@ -126,25 +186,97 @@ def test_every_service_is_built_by_the_one_dockerfile(services: dict[str, Any]) 
         assert services[name]["build"] == {
             "context": ".",
             "dockerfile": "deploy/docker/Dockerfile",
+            "target": "server",
             "args": {"SERVICE": name},
         }
     for name in JOBS:
         assert services[name]["image"] == services["memory"]["image"]
 
 
-def test_every_file_it_mounts_is_there(services: dict[str, Any]) -> None:
-    mounted = [mount for each in services.values() for mount in each.get("volumes", ()) if mount.startswith("./")]
-    assert len(mounted) == 2
-    for mount in mounted:
-        assert (ROOT / Path(mount.split(":")[0])).is_file()
+def test_the_generator_writes_exactly_the_secrets_that_are_mounted(services: dict[str, Any], folder: Path) -> None:
+    declared = {name: Path(each["file"]) for name, each in read()["secrets"].items()}
+    assert set(declared) == {name for each in services.values() for name in secrets(each)}
+    assert {str(path.parent) for path in declared.values()} == {".counterpoint/compose"}
+    assert {path.name for path in folder.iterdir()} == {*declared, "secrets.json"}
+    assert folder.stat().st_mode & 0o077 == 0, "the files are for every user of the containers, the folder is not"
+    assert all((folder / name).stat().st_mode & 0o777 == 0o444 for name in declared)
 
 
-def test_the_env_file_gives_exactly_what_it_asks_for() -> None:
-    made = subprocess.run(
-        [sys.executable, ROOT / "deploy/docker/env_file.py"], capture_output=True, text=True, check=True
-    ).stdout
-    given = dict(line.split("=", 1) for line in made.splitlines())
-    assert set(given) == variables(FILE.read_text())
-    secrets = [value for name, value in given.items() if name != "COUNTERPOINT_SIGNING_KEYS"]
-    assert len(set(secrets)) == len(secrets)
-    assert all(len(secret) >= 32 for secret in secrets)
+def test_a_second_run_writes_the_same_secrets(folder: Path, generator: ModuleType) -> None:
+    before = {path.name: path.read_text() for path in folder.iterdir()}
+    generator.write(folder)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == before
+
+
+def process(service: dict[str, Any], folder: Path, run: Path, places: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a container's process on this machine, with its secrets in a folder of its own."""
+    (run / "secrets").mkdir(parents=True)
+    for name, path in secrets(service).items():
+        text = (folder / name).read_text()
+        (run / "secrets" / Path(path).name).write_text(_here(text, places))
+    given = {name: _here(str(value), places) for name, value in service["environment"].items()}
+    kept = {name: str(run / value.lstrip("/")) for name, value in given.items() if value in ("/data", "/audit")}
+    for each in kept.values():
+        Path(each).mkdir()
+    return given | kept | {"COUNTERPOINT_SECRETS_DIR": str(run / "secrets"), "PATH": os.environ["PATH"]}
+
+
+def _here(text: str, places: Mapping[str, str]) -> str:
+    return re.sub("|".join(map(re.escape, places)), lambda name: places[name[0]], text)
+
+
+@pytest.fixture
+def stopped() -> Iterator[list["subprocess.Popen[bytes]"]]:
+    """Processes that end with the test."""
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for each in started:
+        each.terminate()
+    for each in started:
+        each.wait(30)
+
+
+def _start(name: str, env: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, "-m", f"counterpoint.{name}.main"], env=env, cwd="/")
+
+
+@pytest.mark.slow
+async def test_the_house_starts_with_the_environments_and_secrets_of_the_file(
+    services: dict[str, Any], folder: Path, tmp_path: Path, stopped: list["subprocess.Popen[bytes]"]
+) -> None:
+    credentials = load_credentials(folder / "secrets.json", NATS_USERS)
+    configuration = (folder / "nats.conf").read_text()
+    accounts = configuration[configuration.index("accounts ") :]
+    async with AsyncExitStack() as engines:
+        bus = await engines.enter_async_context(run_nats(tmp_path / "nats", accounts))
+        postgres = PostgresServer(tmp_path / "postgres", credentials.postgres)
+        await engines.enter_async_context(running(postgres))
+        valkey = await engines.enter_async_context(run_valkey(tmp_path / "valkey", credentials.valkey))
+        ports = dict(zip(("http", "openlineage", "gateway", *SERVICES), free_ports(3 + len(SERVICES)), strict=True))
+        places = {
+            "nats:4222": f"127.0.0.1:{bus.port}", "postgres:5432": f"127.0.0.1:{postgres.port}",
+            "valkey:6379": f"127.0.0.1:{valkey.port}", "manager:8486": f"127.0.0.1:{ports['gateway']}",
+        }  # fmt: skip
+        own = {"COUNTERPOINT_HTTP_PORT": "http", "COUNTERPOINT_LINEAGE_PORT": "openlineage",
+               "COUNTERPOINT_GATEWAY_PORT": "gateway"}  # fmt: skip
+        for name in ("migrate", "provision", "index"):
+            job = services[name]["command"]
+            env = process(services[name], folder, tmp_path / name, places)
+            run = [sys.executable, *job[1:]]
+            done = await asyncio.to_thread(subprocess.run, run, env=env, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+        for name in SERVICES:
+            env = process(services[name], folder, tmp_path / name, places)
+            env |= {variable: str(ports[server]) for variable, server in own.items() if variable in env}
+            env["COUNTERPOINT_HEALTH_PORT"] = str(ports[name])
+            stopped.append(_start(name, env))
+        for name in SERVICES:
+            await eventually(lambda name=name: http_ok(ports[name], "/readyz"), name, 120)
+        headers = {"Authorization": f"Bearer {credentials.admin_token}", "Prefer": "wait=30"}
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports['http']}", headers=headers, timeout=60) as http:
+            asked = await http.post("/v1/tasks", json={"kind": "question", "description": "Which resolvers?"})
+            assert asked.json()["waiting_for"] == "documents", asked.text
+        for each in stopped:
+            each.terminate()
+        for each in stopped:
+            await asyncio.to_thread(each.wait, 30)

@@ -5,24 +5,19 @@ import json
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import httpx
 import nats
 import pytest
-import pytest_asyncio
-from deploy.external import OtherPostgres, other_postgres
+from deploy.external import Configure, OtherPostgres
 from nats.js.api import StreamConfig
 
 from counterpoint.cli.address import Address
-from counterpoint.local.credentials import Credentials, load_credentials
+from counterpoint.local.credentials import Credentials
 from counterpoint.local.listen_addresses import ListenAddresses
 from counterpoint.local.nats import run_nats
 from counterpoint.local.postgres import roles_sql
-from counterpoint.local.private_files import private_folder
-from counterpoint.local.service import NATS_USERS
-from counterpoint.local.settings import local_settings
 from counterpoint.local.stack import Stack
 from counterpoint.local.valkey import run_valkey
 from counterpoint.proto.errors import Permanent
@@ -30,58 +25,6 @@ from counterpoint.proto.errors import Permanent
 TLS = Path(__file__).parents[1] / "data" / "tls"
 COMMAND = Path(sys.executable).with_name("counterpoint")
 ADMINISTRATOR = "postgresql://dba:dba@127.0.0.1:{port}/postgres"
-Configure = Callable[[str, str], None]
-FORGET = """
-DROP DATABASE IF EXISTS counterpoint WITH (FORCE);
-SELECT format('DROP OWNED BY %I; DROP ROLE %I', rolname, rolname)
-FROM pg_roles WHERE rolname LIKE 'counterpoint%' \\gexec
-"""
-
-
-@pytest_asyncio.fixture(scope="module", params=["18", pytest.param("", id="16", marks=pytest.mark.slow)])
-async def server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[OtherPostgres]:
-    """A PostgreSQL server of the package, 18 or 16, whose administrator is no superuser."""
-    folder = local_settings().postgres_bin_dir.parents[1] / f"pginstall{request.param}" / "bin"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COUNTERPOINT_POSTGRES_BIN_DIR", str(folder))
-        local_settings.cache_clear()
-        server = other_postgres(tmp_path_factory.mktemp("postgres"))
-        postgres = await server.__aenter__()
-    local_settings.cache_clear()
-    try:
-        postgres.run(
-            "CREATE ROLE dba LOGIN CREATEDB CREATEROLE BYPASSRLS PASSWORD 'dba';"
-            "GRANT pg_read_all_data TO dba WITH ADMIN OPTION;"
-        )
-        yield postgres
-    finally:
-        await server.__aexit__(None, None, None)
-
-
-@pytest.fixture
-def postgres(server: OtherPostgres) -> OtherPostgres:
-    """The server without anything of ours."""
-    server.run(FORGET)
-    return server
-
-
-@pytest.fixture
-def credentials(tmp_path: Path) -> Credentials:
-    return load_credentials(private_folder(tmp_path / "data") / "secrets.json", NATS_USERS)
-
-
-@pytest.fixture
-def configure(monkeypatch: pytest.MonkeyPatch) -> Iterator[Configure]:
-    """Set a variable of the supervisor."""
-
-    def set_variable(name: str, value: str) -> None:
-        monkeypatch.setenv(name, value)
-        local_settings.cache_clear()
-
-    yield set_variable
-    local_settings.cache_clear()
 
 
 def prepare(postgres: OtherPostgres, credentials: Credentials) -> None:

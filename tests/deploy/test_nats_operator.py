@@ -4,7 +4,6 @@ runs there by credentials files, over TLS with client certificates."""
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import nats
 import nats.errors
 import pytest
 from deploy.certificates import Certificates, certificates
+from deploy.external import Configure
 from deploy.nats_operator import Operator, commands
 from deploy.test_external_engines import refused, run
 
@@ -22,11 +22,9 @@ from counterpoint.bus.permissions import nats_config, users
 from counterpoint.bus.provision import provision
 from counterpoint.local.nats import run_nats
 from counterpoint.local.private_files import private_folder
-from counterpoint.local.settings import local_settings
 from counterpoint.local.stack import Stack
 from counterpoint.proto import subjects
 
-Configure = Callable[[str, str | Path], None]
 HOUSE = account_name("memory")
 PUBLISHERS = {"airflow": ("orders", "billing")}
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates with openssl")
@@ -46,18 +44,6 @@ def operator(tmp_path: Path) -> Operator:
 @pytest.fixture
 def tls(tmp_path: Path) -> Certificates:
     return certificates(tmp_path / "tls", "server", "client")
-
-
-@pytest.fixture
-def configure(monkeypatch: pytest.MonkeyPatch) -> Iterator[Configure]:
-    """Set a variable of the supervisor."""
-
-    def set_variable(name: str, value: str | Path) -> None:
-        monkeypatch.setenv(f"COUNTERPOINT_{name}", str(value))
-        local_settings.cache_clear()
-
-    yield set_variable
-    local_settings.cache_clear()
 
 
 def mutual(operator: Operator, tls: Certificates) -> str:
@@ -109,7 +95,7 @@ async def test_the_house_runs_by_credentials_files_and_client_certificates(
     async with run_nats(tmp_path / "nats", mutual(operator, tls)) as bus:
         given = {"NATS_URL": bus.url, "NATS_CREDS": tmp_path / "creds", "NATS_CA": tls.ca}
         for name, value in (given | {"NATS_CERT": tls.certificate("client"), "NATS_KEY": tls.key("client")}).items():
-            configure(name, value)
+            configure(f"COUNTERPOINT_{name}", str(value))
         stack = Stack(tmp_path / "data", http_port=0)
         await stack.start()
         try:
@@ -129,14 +115,14 @@ async def test_the_house_runs_by_credentials_files_and_client_certificates(
 async def test_a_login_that_does_not_fit_is_refused_with_what_to_do(
     operator: Operator, tls: Certificates, configure: Configure, tmp_path: Path
 ) -> None:
-    configure("NATS_CREDS", tmp_path / "creds")
+    configure("COUNTERPOINT_NATS_CREDS", str(tmp_path / "creds"))
     async with run_nats(tmp_path / "nats", mutual(operator, tls)) as bus:
-        configure("NATS_URL", bus.url)
-        configure("NATS_CA", tls.ca)
+        configure("COUNTERPOINT_NATS_URL", str(bus.url))
+        configure("COUNTERPOINT_NATS_CA", str(tls.ca))
         assert "COUNTERPOINT_NATS_CERT" in (await refused(tmp_path / "data"))["nats"]
-        configure("NATS_CERT", tls.certificate("client"))
+        configure("COUNTERPOINT_NATS_CERT", str(tls.certificate("client")))
         assert "COUNTERPOINT_NATS_KEY" in (await refused(tmp_path / "data"))["nats"]
-        configure("NATS_KEY", tls.key("client"))
+        configure("COUNTERPOINT_NATS_KEY", str(tls.key("client")))
         (tmp_path / "creds" / "provisioner.creds").write_text("nothing of the kind")
         assert "COUNTERPOINT_NATS_CREDS" in (await refused(tmp_path / "data"))["nats"]
         (tmp_path / "creds" / "lineage.creds").unlink()

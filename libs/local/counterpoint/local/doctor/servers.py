@@ -5,7 +5,7 @@ import re
 import ssl
 from collections.abc import Iterable, Mapping
 from urllib.error import HTTPError, URLError
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 from urllib.request import Request, urlopen
 
 from counterpoint.bus.check_result import CheckResult, Level
@@ -114,7 +114,8 @@ async def _qdrant(url: str, api_key: str | None) -> list[CheckResult]:
 
 async def _connect(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     parts = urlsplit(url)
-    tls = ssl.create_default_context() if parts.scheme in _TLS else None
+    ca = parse_qs(parts.query).get("ssl_ca_certs", [None])[-1]
+    tls = ssl.create_default_context(cafile=ca) if parts.scheme in _TLS else None
     return await asyncio.open_connection(parts.hostname, parts.port or _PORTS[parts.scheme], ssl=tls)
 
 

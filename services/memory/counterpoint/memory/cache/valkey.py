@@ -20,6 +20,8 @@ log = structlog.get_logger()
 ENTRY_TTL_S = 3600
 """Lifetime of an entry, in seconds."""
 _TIMEOUT_S = 0.05
+_TLS_CONNECT_S = 0.25
+"""A TLS handshake takes three round trips and two signatures."""
 _RETRY_AFTER_S = 5.0
 _AT_ONCE = 16
 _PURPOSE = b"counterpoint cache v1"
@@ -35,7 +37,7 @@ class Valkey:
         self._client = redis.Redis.from_url(
             url,
             socket_timeout=_TIMEOUT_S,
-            socket_connect_timeout=_TIMEOUT_S,
+            socket_connect_timeout=_TLS_CONNECT_S if url.startswith("rediss:") else _TIMEOUT_S,
             # The client's own retries would wait for seconds while a query does.
             retry=Retry(NoBackoff(), 0),
         )

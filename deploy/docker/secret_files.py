@@ -1,0 +1,81 @@
+"""Write the secrets of `compose.yaml`: `python deploy/docker/secret_files.py FOLDER`.
+
+The secrets are generated once, into `FOLDER/secrets.json`; a second run writes the same files again, with what a newer
+release adds. Compose mounts each file into the containers that name it, whose users are others than the owner of the
+files: so the folder is for its owner alone, and the files in it are readable.
+"""
+
+import argparse
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from counterpoint.local.credentials import Credentials, load_credentials
+from counterpoint.local.postgres import PostgresUrls, roles_sql
+from counterpoint.local.private_files import private_folder
+from counterpoint.local.service import NATS_USERS, SERVICES
+
+ROOT = Path(__file__).resolve().parents[2]
+GRAFANA = "grafana_password"
+"""The password of Grafana's administrator, generated once: it is none of the house's secrets."""
+_POSTGRES, _VALKEY = "postgresql://postgres:5432", "valkey:6379"
+
+
+def files(credentials: Credentials, postgres: str = _POSTGRES, valkey: str = _VALKEY) -> dict[str, str]:
+    """Return the content of each file. `postgres` is the URL of the server without a login, `valkey` host and port."""
+    parts = urlsplit(postgres)
+    urls = PostgresUrls.of(
+        parts._replace(netloc=f"postgres:{credentials.postgres.superuser}@{parts.netloc}").geturl(),
+        credentials.postgres,
+    )
+    return {
+        **{f"{user}_nats_password": credentials.nats[user] for user in (*SERVICES, "provisioner")},
+        "nats.conf": nats_conf(credentials),
+        "roles.sql": roles_sql(credentials.postgres),
+        "postgres_password": credentials.postgres.superuser,
+        "postgres_owner_url": urls.owner,
+        "postgres_url": urls.memory,
+        "valkey.conf": f"requirepass {credentials.valkey}\n",
+        "valkey_password": credentials.valkey,
+        "valkey_url": f"redis://:{credentials.valkey}@{valkey}/0",
+        "signing_keys": json.dumps([key.model_dump() for key in credentials.signing_keys]),
+        "audit_key": credentials.audit_key,
+        "admin_token": credentials.admin_token,
+        "installation": credentials.installation,
+    }
+
+
+def nats_conf(credentials: Credentials) -> str:
+    """Return `deploy/nats/nats.conf` with the passwords and the key of the streams."""
+    values: Mapping[str, str] = {
+        "COUNTERPOINT_NATS_STORE_KEY": credentials.nats_store_key,
+        **{f"COUNTERPOINT_NATS_PASSWORD_{user.upper()}": password for user, password in credentials.nats.items()},
+    }
+    text = (ROOT / "deploy" / "nats" / "nats.conf").read_text()
+    return re.sub(r"\$(COUNTERPOINT_\w+)", lambda variable: json.dumps(values[variable[1]]), text)
+
+
+def write(folder: Path) -> None:
+    """Write every file."""
+    private_folder(folder)
+    if not (folder / GRAFANA).exists():
+        _put(folder / GRAFANA, secrets.token_hex(24))
+    for name, content in files(load_credentials(folder / "secrets.json", NATS_USERS)).items():
+        _put(folder / name, content)
+
+
+def _put(path: Path, content: str) -> None:
+    draft = path.with_name(f".{path.name}")
+    draft.unlink(missing_ok=True)
+    draft.write_text(content)
+    draft.chmod(0o444)
+    draft.replace(path)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Write the secrets of compose.yaml.")
+    parser.add_argument("folder", type=Path)
+    write(parser.parse_args().folder)
