@@ -422,6 +422,7 @@ class FakeMemory:
             documents=tuple(Ingested(source=one.source, status="added") for one in request.documents),
             incidents=tuple(Recorded(id=f"past-{one.id}", status="added") for one in request.incidents),
             providers=tuple(Recorded(id=one.package, status="added") for one in request.providers),
+            lessons=tuple(Recorded(id=each.id, status="added") for one in request.lessons for each in one.attempts),
         )
 
     def _key(self, origin: Origin) -> tuple[str, str, int, int]:

@@ -18,6 +18,14 @@ INCIDENT: dict[str, Any] = {
     "when": "2026-03-04T00:00:00Z",
     "by": "ada",
 }
+LESSON: dict[str, Any] = {
+    "id": "t1",
+    "failure": {"description": "Disk full"},
+    "attempts": [
+        {"id": "a1", "attempt": 1, "tried": "x", "outcome": "failed", "at": "2026-03-04T00:00:00Z", "by": "ada"},
+        {"id": "a2", "attempt": 2, "tried": "y", "outcome": "succeeded", "at": "2026-03-04T00:00:00Z"},
+    ],
+}
 PROVIDER: dict[str, Any] = {"name": "Ledger", "package": "airflow-provider-ledger", "hooks": ["LedgerHook"]}
 
 
@@ -43,6 +51,16 @@ async def test_incidents_are_handed_over_in_parts_on_the_askers_behalf(front: Ru
     assert {(request.origin.principal, request.origin.project) for request in front.house.ingested} == {("me", PROJECT)}
 
 
+async def test_lessons_are_handed_over_in_parts_and_each_attempt_is_answered(front: Running) -> None:
+    lessons = [LESSON | {"id": f"t{number}"} for number in range(6)]
+    response = await front.me.post("/v1/lessons", json={"lessons": lessons, "colour": "red"})
+    assert response.status_code == 200, response.text
+    assert [one["id"] for one in response.json()["attempts"]] == ["a1", "a2"] * 6
+    assert response.json()["ignored"] == ["colour"]
+    assert len(front.house.ingested) > 1
+    assert {(request.origin.principal, request.origin.project) for request in front.house.ingested} == {("me", PROJECT)}
+
+
 async def test_rows_of_the_index_are_handed_over(front: Running) -> None:
     response = await front.me.post("/v1/providers", json={"providers": [PROVIDER]})
     assert response.json()["providers"] == [{"id": "airflow-provider-ledger", "status": "added"}]
@@ -57,6 +75,10 @@ async def test_rows_of_the_index_are_handed_over(front: Running) -> None:
         ("attempts", {"incidents": [INCIDENT | {"error_message": None}]}, "incidents[0]"),
         ("attempts", {"incidents": [INCIDENT | {"tried": "a\x00b"}]}, "incidents[0].tried"),
         ("attempts", {"incidents": [INCIDENT | {"error_message": " \n"}]}, "incidents[0]"),
+        ("lessons", {"lessons": []}, "lessons"),
+        ("lessons", {"lessons": [LESSON | {"id": "a b"}]}, "lessons[0].id"),
+        ("lessons", {"lessons": [LESSON | {"attempts": []}]}, "lessons[0].attempts"),
+        ("lessons", {"lessons": [LESSON | {"attempts": [LESSON["attempts"][0]] * 2}]}, "lessons[0]"),
         ("providers", {"providers": [PROVIDER | {"hooks": ["no class"]}]}, "providers[0].hooks[0]"),
         ("providers", {"providers": [PROVIDER | {"package": "No Package"}]}, "providers[0].package"),
     ],
@@ -69,7 +91,12 @@ async def test_a_fault_is_422_and_names_its_field(front: Running, path: str, bod
 
 
 @pytest.mark.parametrize(
-    ("path", "body"), [("attempts", {"incidents": [INCIDENT]}), ("providers", {"providers": [PROVIDER]})]
+    ("path", "body"),
+    [
+        ("attempts", {"incidents": [INCIDENT]}),
+        ("lessons", {"lessons": [LESSON]}),
+        ("providers", {"providers": [PROVIDER]}),
+    ],
 )
 async def test_who_may_not_ingest_is_refused(front: Running, path: str, body: dict[str, Any]) -> None:
     async with front.as_principal("reader", "read") as reader:

@@ -68,7 +68,7 @@ def test_a_postmortem_states_what_the_records_hold_and_names_each_source() -> No
     for expected in (
         "- Reported by `counterpoint/lineage` at 2026-11-17 05:30:20 UTC (task)",
         "- Owner: `team-ingest` (events)",
-        "- 1 hops downstream: `ns/clean_orders`, owner `team-ingest` (lineage)",
+        "- 1 hop downstream: `ns/clean_orders`, owner `team-ingest` (lineage)",
         "- 2026-11-17 06:00:00 UTC: `developer`, `propose`: `a runbook fits` (action)",
         "```text\nThe cache was never emptied.\n```",
         "Outcome: `failed`, `reported` by `ada` at 2026-11-17 06:00:00 UTC. Tried:\n\n```text\nthing 1\n```",

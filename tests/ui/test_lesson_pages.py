@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ui.lesson_strategies import IMPORTER, TEXTS, lessons, stored
 
-from counterpoint.card.inert import block, block_text, span
+from counterpoint.card.inert import block, block_text, has_hidden, span
 from counterpoint.cli.lessons.additions import AdditionStatus, additions
 from counterpoint.cli.lessons.front_matter import PageError
 from counterpoint.cli.lessons.known import known_lessons
@@ -75,7 +75,7 @@ def imported(text: str, existing: PastLesson | None) -> tuple[list[str], list[Le
     return [each.status.value for each in planned.additions], list(planned.sent.attempts if planned.sent else ())
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(lessons())
 def test_a_page_is_read_back_as_it_was_written(lesson: PastLesson) -> None:
     parsed = read(page(lesson))
@@ -83,7 +83,7 @@ def test_a_page_is_read_back_as_it_was_written(lesson: PastLesson) -> None:
     assert (parsed.failure_edited, parsed.edited) == (False, frozenset())
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(lessons())
 def test_export_import_export_gives_the_same_bytes_and_a_second_import_adds_nothing(lesson: PastLesson) -> None:
     first = known(*stored(lesson))
@@ -96,7 +96,7 @@ def test_export_import_export_gives_the_same_bytes_and_a_second_import_adds_noth
     assert imported(text, again) == (["unchanged"] * len(statuses), [])
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(lessons())
 def test_texts_of_others_stay_within_their_blocks(lesson: PastLesson) -> None:
     outside, fence = [], ""
@@ -113,6 +113,7 @@ def test_texts_of_others_stay_within_their_blocks(lesson: PastLesson) -> None:
 
 @given(TEXTS)
 def test_a_block_gives_its_text_back(text: str) -> None:
+    assert not has_hidden(block(text))
     first, *lines, last = block(text).split("\n")
     assert set(last) == {"`"}
     assert last not in lines
@@ -124,7 +125,7 @@ def test_a_span_is_one_line_of_code_without_invisible_characters(text: str) -> N
     assert re.fullmatch(r"(`+)[^\n\x1b\u202e]+\1|\(empty\)", span(text))
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(lessons(), st.integers(0, 2**16), st.text("`#*-:\n x\x1b\ufeff", max_size=4))
 def test_any_damage_is_read_or_refused_with_its_line(lesson: PastLesson, place: int, damage: str) -> None:
     text = page(lesson)
@@ -241,7 +242,7 @@ def test_other_files_are_no_pages(text: str) -> None:
     assert parse(text) is None
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(lessons())
 def test_names_of_files_are_safe(lesson: PastLesson) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\d-[a-z0-9]([a-z0-9-]*[a-z0-9])?-[0-9a-f]{12}\.md", file_name(lesson))

@@ -16,8 +16,10 @@ from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.line import Action
 from counterpoint.proto.tasks import ENDED, Task
 from counterpoint.proto.titles import title_of
+from counterpoint.proto.words import quantity
 
 _TIMELINE = 200
+_QUOTE_CHARS = 240
 _DOWNSTREAM = 50
 
 
@@ -179,7 +181,9 @@ def _affected(records: IncidentRecords) -> Iterator[str]:
     for row in rows[:_DOWNSTREAM]:
         owner = f", owner {span(row.owner)}" if row.owner else ""
         source = f"stated by {span(records.task.submitted_by)}" if row.claimed_by else "lineage"
-        lines.append(f"- {row.hops} hops downstream: {span(f'{row.namespace}/{row.name}')}{owner} ({source})")
+        lines.append(
+            f"- {quantity(row.hops, 'hop')} downstream: {span(f'{row.namespace}/{row.name}')}{owner} ({source})"
+        )
     if len(rows) > _DOWNSTREAM:
         lines.append(f"- and {len(rows) - _DOWNSTREAM} more (lineage)")
     for each in _rows(records.context.get("affected")):
@@ -195,7 +199,8 @@ def _timeline(records: IncidentRecords) -> Iterator[str]:
     task = records.task
     entries: list[tuple[datetime, str]] = [(task.submitted_at, f"reported by {span(task.submitted_by)} (task)")]
     for action in records.actions:
-        entries.append((action.at, f"{span(action.agent)}, {span(action.kind)}: {span(action.reasoning)} (action)"))
+        quote = span(_shortened(action.reasoning))
+        entries.append((action.at, f"{span(action.agent)}, {span(action.kind)}: {quote} (action)"))
     for each in records.shown:
         if each.decided_at:
             how = f"attempt {each.attempt} {span(each.outcome)}, {span(each.evidence)} by {span(each.by)}"
@@ -288,6 +293,10 @@ def _sources(records: IncidentRecords) -> Iterator[str]:
     lines += [f"- attempt {each.attempt}: {span(each.attempt_id)}" for each in records.shown]
     lines.append(f"- actions of the line: {len(records.actions)}")
     yield "\n".join(lines)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _QUOTE_CHARS else f"{text[:_QUOTE_CHARS].rstrip()} …"
 
 
 def _at(value: datetime) -> str:

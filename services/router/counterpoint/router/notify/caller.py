@@ -1,5 +1,6 @@
 """The call of one delivery: its body by the kind of receiver, and the outcome by the receiver's answer."""
 
+import asyncio
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import assert_never
@@ -8,6 +9,7 @@ import httpcore
 
 from counterpoint.router.notify.bodies.alerts import alertmanager_call, pagerduty_call
 from counterpoint.router.notify.bodies.cloud_event import cloud_event_call
+from counterpoint.router.notify.bodies.datahub import candidates, datahub_call, exists, exists_call, incident_urn
 from counterpoint.router.notify.bodies.mail import mail_of, send_mail
 from counterpoint.router.notify.bodies.slack import slack_call, slack_digest_call, slack_result
 from counterpoint.router.notify.bodies.teams import teams_call, teams_digest_call
@@ -51,6 +53,9 @@ class Caller:
                 mail = mail_of(receiver, delivery_id, delivery, now)
                 await send_mail(receiver, mail, self.timeout_s)
                 return ReceiverReply()
+            if receiver.kind == "datahub":
+                async with asyncio.timeout(self.timeout_s):
+                    return await self._datahub(receiver, delivery, now)
             call = request_of(receiver, delivery_id, delivery, now)
             return outcome_of(receiver, await exchange(call, receiver.private, self.timeout_s))
         except Refused as refused:
@@ -59,6 +64,28 @@ class Caller:
             return ReceiverReply(f"no answer within {self.timeout_s:g} s")
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
             return ReceiverReply(f"the call failed: {type(error).__name__}")
+
+    async def _datahub(self, receiver: Receiver, delivery: Delivery, now: datetime) -> ReceiverReply:
+        """Write an incident to the entity that DataHub knows. Without one nothing is written, which is no error."""
+        incident = delivery.incident
+        assert incident is not None
+        entity = (delivery.ref or {}).get("entity")
+        for urn in () if entity else candidates(receiver, incident):
+            answer = await exchange(exists_call(receiver, urn), receiver.private, self.timeout_s)
+            reply = outcome_of(receiver, answer)
+            if reply.error is not None:
+                return reply
+            known = exists(answer)
+            if known is None:
+                return ReceiverReply("the answer to entityExists is not true or false")
+            if known:
+                entity = urn
+                break
+        if entity is None:
+            return ReceiverReply()
+        call = datahub_call(receiver, delivery, incident, entity, now)
+        reply = outcome_of(receiver, await exchange(call, receiver.private, self.timeout_s))
+        return reply if reply.error else replace(reply, ref={"entity": entity, "urn": incident_urn(incident)})
 
 
 def request_of(receiver: Receiver, delivery_id: str, delivery: Delivery, now: datetime) -> Call:
@@ -78,8 +105,8 @@ def request_of(receiver: Receiver, delivery_id: str, delivery: Delivery, now: da
             return pagerduty_call(receiver, incident)
         case "alertmanager":
             return alertmanager_call(receiver, delivery, incident, now)
-        case "email":
-            raise ValueError("mail is not sent by HTTP")
+        case "email" | "datahub":
+            raise ValueError(f"{receiver.kind} is not told by one request")
         case _:
             assert_never(receiver.kind)
 

@@ -20,7 +20,7 @@ from counterpoint.router.notify.quiet_hours import QuietHours
 from counterpoint.router.notify.summary import severity_level
 from counterpoint.router.private_file import PrivateFileError, first_problem, private_rows
 
-ReceiverKind = Literal["webhook", "slack", "teams", "pagerduty", "alertmanager", "email"]
+ReceiverKind = Literal["webhook", "slack", "teams", "pagerduty", "alertmanager", "email", "datahub"]
 EventName = Literal[
     "proposed", "escalated", "approval_requested", "approval_decided", "resumed", "completed", "failed", "cancelled"
 ]
@@ -41,6 +41,7 @@ _RECEIVERS_LIMIT = 50
 _FIXED_URLS: Mapping[str, str] = {"pagerduty": "https://events.pagerduty.com/v2/enqueue", "slack": "https://slack.com"}
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")]
+UrnPart = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,60}$")]
 
 
 class ReceiverError(ValueError):
@@ -50,12 +51,13 @@ class ReceiverError(ValueError):
 class Receiver(BaseModel):
     """One receiver and the rules that choose what it is told.
 
-    `secret` signs webhooks (`whsec_...`), is the bot token of Slack, the routing key of PagerDuty or the password of
-    the mail server. `projects`, `kinds` and `owners` are what it is told about, all without one; `severity` is the
-    lowest priority of a task, `reminder` the lowest number of a reminder of an approval. `private`: its host may have
-    a private address. `clearance` is the highest label of text that it gets. `buttons`: messages of Slack have
-    buttons, whose replies come to a source of webhooks. `quiet` are the hours in which it is not told, `digest` the
-    times at which it is told of many incidents at once.
+    `secret` signs webhooks (`whsec_...`), is the bot token of Slack, the routing key of PagerDuty, the access token of
+    DataHub or the password of the mail server. `projects`, `kinds` and `owners` are what it is told about, all without
+    one; `severity` is the lowest priority of a task, `reminder` the lowest number of a reminder of an approval.
+    `private`: its host may have a private address. `clearance` is the highest label of text that it gets. `buttons`:
+    messages of Slack have buttons, whose replies come to a source of webhooks. `quiet` are the hours in which it is not
+    told, `digest` the times at which it is told of many incidents at once. `platform` and `environment` are those of
+    jobs in DataHub.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -77,6 +79,8 @@ class Receiver(BaseModel):
     private: bool = False
     buttons: bool = False
     quiet: QuietHours | None = None
+    platform: UrnPart = "airflow"
+    environment: UrnPart = "PROD"
     digest: DigestTimes | None = None
     clearance: Literal["public", "internal", "confidential"] = "internal"
 
@@ -128,6 +132,8 @@ class Receiver(BaseModel):
     @property
     def told_kinds(self) -> tuple[Kind, ...]:
         """The kinds of tasks that it is told about."""
+        if self.kind == "datahub":
+            return self.kinds or ("troubleshoot",)
         return self.kinds or (get_args(Kind) if self.is_per_event else INCIDENT_KINDS)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from counterpoint.proto.approvals import Approval
 from counterpoint.proto.messages import ProjectName, Shape, Time
-from counterpoint.proto.tasks import Priority, Task
+from counterpoint.proto.tasks import DatasetRef, Priority, Task
 
 Status = Literal["working", "proposed", "escalated", "approval", "resolved", "failed", "cancelled"]
 Audience = Literal["all", "owner", "downstream"]
@@ -56,6 +56,7 @@ class IncidentSummary(Shape):
     severity: str
     title: str
     job: str | None = None
+    dataset: DatasetRef | None = None
     owner: str | None = None
     error: str | None = None
     proposal: str | None = None
@@ -152,6 +153,7 @@ def summary_of(
         severity=task.priority,
         title=f"Task {task.task_id}" if withheld else shortened(task.title or task.description, TITLE_CHARS),
         job=shortened(job.name, TITLE_CHARS) if job else None,
+        dataset=task.target.dataset if task.target else None,
         owner=owner if isinstance(owner, str) else None,
         error=None if withheld else shortened(task.error_message, ERROR_CHARS),
         proposal=None if withheld else shortened(task.proposal or task.result, TEXT_CHARS),
