@@ -17,6 +17,7 @@ from counterpoint.proto.messages import ProjectName
 from counterpoint.proto.tasks import Kind, Priority
 from counterpoint.router.notify.quiet_hours import QuietHours
 from counterpoint.router.private_file import PrivateFileError, first_problem, private_rows
+from counterpoint.router.settings import RouterSettings
 
 ReceiverKind = Literal["webhook", "slack", "teams", "pagerduty", "alertmanager", "email"]
 EventName = Literal[
@@ -127,6 +128,17 @@ class Receiver(BaseModel):
 def severity_level(severity: str) -> int:
     """Return the position of a severity; that of `normal` for an unknown one."""
     return SEVERITIES.index(severity) if severity in SEVERITIES else SEVERITIES.index("normal")
+
+
+def receivers_of(settings: RouterSettings) -> tuple[Receiver, ...]:
+    """Return the receivers of the settings. Raises `ReceiverError`."""
+    url, secret = settings.notify_url, settings.notify_secret
+    return load_receivers(
+        url.get_secret_value() if url else None,
+        secret.get_secret_value() if secret else None,
+        settings.notify_private,
+        settings.notify_file,
+    )
 
 
 def load_receivers(url: str | None, secret: str | None, private: bool, file: Path | None) -> tuple[Receiver, ...]:
