@@ -36,8 +36,8 @@ def examine(service: str, class_name: str, environment: Mapping[str, str]) -> It
         field = str(wrong).partition('"')[2].partition('"')[0].upper()
         yield CheckResult.failed(check, f"COUNTERPOINT_{field}: is not valid JSON", _REMEDY)
     except Permanent as wrong:
-        for each in wrong.problems:
-            yield CheckResult.failed(check, f"{each.field}: {each.problem}", "correct the file")
+        for problem in wrong.problems:
+            yield CheckResult.failed(check, f"{problem.field}: {problem.problem}", "correct the file")
     else:
         yield CheckResult.ok(check, "valid")
 
