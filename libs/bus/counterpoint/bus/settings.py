@@ -9,7 +9,6 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from counterpoint.bus.streams import STREAMS_BYTES
-from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 
 class BusSettings(BaseSettings):
@@ -35,14 +34,6 @@ class BusSettings(BaseSettings):
     def tls(self) -> ssl.SSLContext | None:
         """Return the context that checks the server's certificate by `nats_ca`; None without one."""
         return None if self.nats_ca is None else ssl.create_default_context(cafile=self.nats_ca)
-
-    def check(self) -> None:
-        """Check what the settings name, such as files. Raises `Permanent`."""
-        try:
-            self.tls()
-        except OSError as error:
-            problem = Problem(field="COUNTERPOINT_NATS_CA", problem=f"cannot be read as a PEM file: {error.strerror}")
-            raise Permanent(ErrorCode.INVALID, (problem,)) from error
 
     def masked(self) -> dict[str, Any]:
         """Return the effective settings by environment variable, with secrets and logins in URLs masked."""

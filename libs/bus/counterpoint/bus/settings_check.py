@@ -1,9 +1,11 @@
 """Checks of the settings of services: `python -m counterpoint.bus.settings_check`.
 
-Standard input has an object by service: the name of its settings class, `module:Class`, and its whole environment.
+Standard input has an object by service: the name of its settings class, `module:Class`, and its whole environment. A
+service that reads files which its settings name has a function `configured_files.check_files`.
 """
 
 import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -27,7 +29,10 @@ def examine(service: str, class_name: str, environment: Mapping[str, str]) -> It
     os.environ.update(environment)
     check = f"settings of {service}"
     try:
-        settings_class().check()
+        settings = settings_class()
+        settings.tls()
+        if importlib.util.find_spec(f"counterpoint.{service}.configured_files"):
+            importlib.import_module(f"counterpoint.{service}.configured_files").check_files(settings)
     except ValidationError as wrong:
         for each in wrong.errors(include_input=False, include_url=False):
             field = ".".join(str(part) for part in each["loc"]).upper()
@@ -35,6 +40,8 @@ def examine(service: str, class_name: str, environment: Mapping[str, str]) -> It
     except SettingsError as wrong:
         field = str(wrong).partition('"')[2].partition('"')[0].upper()
         yield CheckResult.failed(check, f"COUNTERPOINT_{field}: is not valid JSON", _REMEDY)
+    except OSError as wrong:
+        yield CheckResult.failed(check, f"COUNTERPOINT_NATS_CA: is no PEM file: {wrong.strerror}", _REMEDY)
     except Permanent as wrong:
         for problem in wrong.problems:
             yield CheckResult.failed(check, f"{problem.field}: {problem.problem}", "correct the file")

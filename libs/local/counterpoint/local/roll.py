@@ -40,7 +40,7 @@ class RollRequest(BaseModel):
 
 
 class RollReport(BaseModel):
-    """How far a roll has come: its finished stages, and why it ended early."""
+    """Progress of a roll: its finished stages, and the reason if it ended early."""
 
     model_config = ConfigDict(frozen=True)
 

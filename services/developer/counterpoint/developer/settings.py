@@ -7,7 +7,6 @@ from pydantic import Field
 
 from counterpoint.bus import BusSettings
 from counterpoint.client import Gateway
-from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 
 @dataclass(frozen=True)
@@ -43,15 +42,3 @@ class DeveloperSettings(BusSettings):
         return Gateway(
             self.gateway_url, model=self.model_developer or self.model, searches_web=self.search_url is not None
         )
-
-    def check(self) -> None:
-        """Check the file of the calibration. Raises `Permanent`."""
-        from counterpoint.developer.evidence.calibration import load_calibration
-
-        super().check()
-        try:
-            load_calibration(self.calibration_file)
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not a calibration"
-            problem = Problem(field="COUNTERPOINT_CALIBRATION_FILE", problem=f"cannot be read: {reason}")
-            raise Permanent(ErrorCode.INVALID, (problem,)) from error

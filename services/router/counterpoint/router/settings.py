@@ -6,7 +6,6 @@ from typing import Annotated
 from pydantic import Field, SecretStr
 
 from counterpoint.bus import BusSettings
-from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 
 class RouterSettings(BusSettings):
@@ -47,15 +46,3 @@ class RouterSettings(BusSettings):
     notify_file: Path | None = None
     notify_timeout_s: float = Field(10.0, gt=0, le=60)
     hooks_file: Path | None = None
-
-    def check(self) -> None:
-        """Check the files of receivers and of sources. Raises `Permanent`."""
-        from counterpoint.router.notify.receivers import ReceiverError, receivers_of
-        from counterpoint.router.webhooks.sources import WebhookSources
-
-        super().check()
-        try:
-            receivers_of(self)
-        except ReceiverError as wrong:
-            raise Permanent(ErrorCode.REFUSED, (Problem(field="COUNTERPOINT_NOTIFY_*", problem=str(wrong)),)) from wrong
-        WebhookSources(self.hooks_file).check()
