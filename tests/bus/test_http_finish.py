@@ -9,7 +9,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from counterpoint.bus.health import HttpServer, http_server, listening_socket, serve
+from counterpoint.bus.health import HttpServer, http_server, serve
+from counterpoint.bus.listening import listening_socket
 
 
 class SlowApp:

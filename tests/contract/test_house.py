@@ -62,7 +62,10 @@ DEVELOPER_ROOMS = ("agent", "rag", "policies", "evidence", "excerpts", "language
 """Rooms of the developer from the top down."""
 ROOMS = {
     "memory": (MEMORY_ROOMS, {"__init__.py", "main.py", "settings.py", "wiring.py"}),
-    "developer": (DEVELOPER_ROOMS, {"__init__.py", "main.py", "settings.py", "handlers.py", "replay.py"}),
+    "developer": (
+        DEVELOPER_ROOMS,
+        {"__init__.py", "main.py", "settings.py", "configured_files.py", "handlers.py", "replay.py"},
+    ),
 }
 """Services in rooms: their rooms, and the modules above them."""
 SPELLED = re.compile(

@@ -1,5 +1,6 @@
 """`counterpoint doctor` finds what prevents a start, and says what to do about each."""
 
+import asyncio
 import json
 import os
 import socket
@@ -10,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from contract.pages import ROOT, table
 
 from counterpoint.bus.check_result import CheckResult, Level, clock_result, parse_results
 from counterpoint.local.doctor.examine import examine
+from counterpoint.local.doctor.variables import OF_COMMAND, examine_names, examine_settings
 from counterpoint.local.settings import local_settings
 from counterpoint.local.stack import Stack
 
@@ -128,3 +131,69 @@ def test_a_running_stack_is_examined_with_its_engines(stack: Stack) -> None:
     for name in ("service memory", "engine nats", "nats jetstream", "nats clock", "postgres rights", "postgres clock"):
         assert names[name] == "ok", name
     assert "port http" not in names
+
+
+def settings_of(folder: Path, **variables: str) -> dict[str, CheckResult]:
+    """The findings about the settings of services, by what they name."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("COUNTERPOINT_")}
+    found = asyncio.run(examine_settings(folder, environ | variables))
+    return {finding.detail.partition(":")[0]: finding for finding in found if finding.level != Level.OK}
+
+
+def test_values_that_the_settings_of_a_service_refuse_are_named(tmp_path: Path) -> None:
+    hooks, receivers = tmp_path / "hooks.toml", tmp_path / "receivers.toml"
+    hooks.write_text('[[source]]\nname = "forge"\nkind = "gihub"\n\n[[source]]\nname = "noise"\ncolour = "hush"\n')
+    receivers.write_text('[[receiver]]\nname = "ops"\nurl = "gopher://hush.example.com"\n')
+    for file in (hooks, receivers):
+        file.chmod(0o600)
+    wrong = {
+        "COUNTERPOINT_WORKERS": "many",
+        "COUNTERPOINT_RECALL_SHARE": "7",
+        "COUNTERPOINT_PROJECT_WEIGHTS": "hush",
+        "COUNTERPOINT_MAX_ATTEMPTS": "0",
+        "COUNTERPOINT_PROVIDER_CLEARANCE": "hush",
+    }
+    found = settings_of(tmp_path, **wrong)
+    assert found.keys() == wrong.keys()
+    assert found["COUNTERPOINT_RECALL_SHARE"].check == "settings of memory"
+    assert all(finding.level == Level.FAILED and finding.remedy for finding in found.values())
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"hush": 1}')
+    of_files = settings_of(tmp_path, COUNTERPOINT_HOOKS_FILE=str(hooks), COUNTERPOINT_CALIBRATION_FILE=str(broken))
+    assert of_files.keys() == {"COUNTERPOINT_HOOKS_FILE", "COUNTERPOINT_CALIBRATION_FILE"}
+    assert "source noise" in of_files["COUNTERPOINT_HOOKS_FILE"].detail
+    of_receivers = settings_of(tmp_path, COUNTERPOINT_NOTIFY_FILE=str(receivers))
+    assert "url must begin with" in of_receivers["COUNTERPOINT_NOTIFY_*"].detail
+    assert "hush" not in str((found, of_files, of_receivers))
+
+
+def test_a_variable_that_nothing_reads_is_a_warning_with_the_one_that_may_be_meant() -> None:
+    environ = {
+        "COUNTERPOINT_WORKER": "9",
+        "COUNTERPOINT_SIGNING_KEYS": "[]",
+        "COUNTERPOINT_HTTP_FD": "3",
+        "COUNTERPOINT_COLOURS": "red",
+        "COUNTERPOINT_HTTP_PORT": "0",
+        "COUNTERPOINT_NATS_BIN": "/bin/nats",
+        "COUNTERPOINT_BACKUP_PASSPHRASE": "x",
+        "COLOUR": "red",
+    }
+    found = examine_names(environ)
+    assert [finding.level for finding in found] == [Level.WARNING] * 4
+    told = {finding.detail: finding.remedy for finding in found}
+    assert "COUNTERPOINT_WORKERS" in told["nothing reads COUNTERPOINT_WORKER"]
+    assert "COUNTERPOINT_SIGNING_KEYS has no effect: `up` sets it itself" in told
+    assert told["nothing reads COUNTERPOINT_COLOURS"] == "unset it"
+
+
+def test_every_variable_of_the_docs_is_known() -> None:
+    rows = table((ROOT / "docs" / "operations.md").read_text(), "## Environment")
+    documented = {name: reader for name, reader, *_ in rows}
+    assert {f"COUNTERPOINT_{name}" for name in OF_COMMAND} == {
+        name for name, reader in documented.items() if reader == "command"
+    }
+    unread = {
+        finding.detail for finding in examine_names(dict.fromkeys(documented, "x")) if "nothing" in finding.detail
+    }
+    of_jobs = {name for name, reader in documented.items() if reader.startswith(("migrate", "index", "provision"))}
+    assert unread <= {f"nothing reads {name}" for name in of_jobs}

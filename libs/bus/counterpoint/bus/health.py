@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from counterpoint.bus.listening import listening_socket
 from counterpoint.bus.request_timeouts import RequestTimeoutProtocol
 
 
@@ -33,12 +34,6 @@ class HttpServer(uvicorn.Server):
         self.should_exit = True
         if self.started:
             await self.closed.wait()
-
-
-def listening_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on an address. Raises `OSError`."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=512)
 
 
 def http_server(

@@ -1,9 +1,13 @@
 """Commands on the data folder of a stack."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from counterpoint.cli.errors import UsageError
+from counterpoint.cli.errors import CommandError, UsageError
 from counterpoint.cli.session import CommandSession
+
+if TYPE_CHECKING:
+    from counterpoint.local.credentials import Credentials
 
 
 def quiet_logs() -> None:
@@ -22,6 +26,17 @@ def quiet_logs() -> None:
 def reject_url(session: CommandSession) -> None:
     if session.url:
         raise UsageError("this command needs a data folder: use --data-dir, not --url")
+
+
+def stored_credentials(session: CommandSession) -> "tuple[Path, Credentials]":
+    """Return a data folder and its credentials. Raises `CommandError` if it has none."""
+    from counterpoint.local.credentials import read_credentials
+
+    folder = session.place.folder()
+    credentials = read_credentials(folder / "secrets.json")
+    if credentials is None:
+        raise CommandError(f"{folder} has no stack: start one by `counterpoint up`, or name its folder by --data-dir")
+    return folder, credentials
 
 
 def print_private(session: CommandSession, name: str, text: str, output: Path | None) -> None:

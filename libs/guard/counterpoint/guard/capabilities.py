@@ -106,12 +106,16 @@ def _decode(text: str) -> Grant:
 
 
 class SigningKey(BaseModel):
-    """A root key: its id, which tokens name, and its Ed25519 seed as 64 hex digits."""
+    """A root key: its id, which tokens name, and its Ed25519 seed as 64 hex digits.
+
+    Tokens of a key that is not `accepted` are refused; it still recognises fingerprints that were made with it.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     id: int = Field(ge=0, lt=2**32)
     private: SecretStr
+    accepted: bool = True
 
     @classmethod
     def generate(cls, key_id: int) -> Self:
@@ -120,14 +124,14 @@ class SigningKey(BaseModel):
 
 
 class Keyring:
-    """The root keys, newest first: the first mints, all verify.
+    """The root keys, newest first: the first mints, all that are accepted verify.
 
     The last `cached` tokens that were minted or verified are cached, so that their signature is checked once.
     """
 
     def __init__(self, keys: Sequence[SigningKey], cached: int = 4096) -> None:
-        if not keys:
-            raise ValueError("a keyring needs a key")
+        if not keys or not keys[0].accepted:
+            raise ValueError("a keyring needs a key, and accepts the newest")
         pairs = {
             key.id: KeyPair.from_private_key(PrivateKey(f"ed25519-private/{key.private.get_secret_value()}"))
             for key in keys
@@ -136,7 +140,7 @@ class Keyring:
             raise ValueError("two keys of a keyring have the same id")
         self.newest_id = keys[0].id
         self.newest = pairs[self.newest_id]
-        self._public_keys = {key_id: pair.public_key for key_id, pair in pairs.items()}
+        self._public_keys = {key.id: pairs[key.id].public_key for key in keys if key.accepted}
         self._verified_tokens: LRUCache[str, _Verified] = LRUCache(cached)
 
     def verified(self, token: str) -> "_Verified":

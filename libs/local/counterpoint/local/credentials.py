@@ -1,5 +1,6 @@
 """The secrets of one stack, generated once and stored in a file that only its user may read."""
 
+from datetime import datetime, timedelta
 from pathlib import Path
 from secrets import token_hex, token_urlsafe
 
@@ -11,12 +12,17 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 
 class StoredSigningKey(BaseModel):
-    """A signing key of capabilities: the seed of an Ed25519 key, 32 random bytes in hex."""
+    """A signing key of capabilities: the seed of an Ed25519 key, 32 random bytes in hex.
+
+    Tokens of a key that is not `accepted` are refused. `made_at` is None for the first keys of a stack.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     id: int
     private: str
+    accepted: bool = True
+    made_at: datetime | None = None
 
 
 class Credentials(BaseModel):
@@ -55,6 +61,23 @@ class Credentials(BaseModel):
         new = {user: token_hex(24) for user in users if user not in self.nats}
         return self.model_copy(update={"nats": self.nats | new})
 
+    def with_new_key(self, now: datetime, token_life: timedelta) -> "Credentials":
+        """Return a copy with a new signing key, which signs from now on.
+
+        A key is accepted until all its tokens have expired: for `token_life` after a newer one was made.
+        """
+        new = StoredSigningKey(id=self.signing_keys[0].id + 1, private=token_hex(32), made_at=now)
+        kept, successor = [new], new
+        for key in self.signing_keys:
+            has_tokens = successor.made_at is not None and now - successor.made_at < token_life
+            kept.append(key.model_copy(update={"accepted": key.accepted and has_tokens}))
+            successor = key
+        return self.model_copy(update={"signing_keys": tuple(kept)})
+
+    def with_new_passwords(self, users: tuple[str, ...]) -> "Credentials":
+        """Return a copy with new passwords of these logins of the bus."""
+        return self.model_copy(update={"nats": self.nats | {user: token_hex(24) for user in users}})
+
     def with_keys(self) -> "Credentials":
         """Return a copy with what a file of an older release lacks."""
         sizes = {"audit_key": 32, "nats_store_key": 32, "installation": 16}
@@ -76,10 +99,15 @@ def read_credentials(path: Path) -> Credentials | None:
         raise Permanent(ErrorCode.SECRETS_DAMAGED, fields) from None
 
 
+def store_credentials(path: Path, credentials: Credentials) -> None:
+    """Replace the file."""
+    write_private(path, credentials.model_dump_json(indent=1, exclude_none=True))
+
+
 def load_credentials(path: Path, nats_users: tuple[str, ...]) -> Credentials:
     """Read the credentials, or generate and store them. Raises `Permanent` `secrets_damaged` for an unreadable file."""
     stored = read_credentials(path)
     complete = (stored or Credentials.make()).with_nats_users(nats_users).with_keys()
     if complete != stored or "backup" not in complete.postgres.model_fields_set:
-        write_private(path, complete.model_dump_json(indent=1))
+        store_credentials(path, complete)
     return complete

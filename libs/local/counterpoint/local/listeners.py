@@ -2,7 +2,7 @@
 
 import socket
 
-from counterpoint.bus.health import listening_socket
+from counterpoint.bus.listening import listening_socket
 from counterpoint.local.state_file import StateFile, is_free
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -67,6 +68,17 @@ class NatsServer(Engine):
     async def prepare(self) -> Program:
         """Write the configuration, with a new server name that identifies our process."""
         self._server_name = f"counterpoint-{secrets.token_hex(8)}"
+        config = self._write_config()
+        return Program(argv=(str(local_settings().nats_bin), "-c", str(config)), env={}, log=self.log)
+
+    def reload(self, authorization: str) -> None:
+        """Change users while the server runs. It disconnects those whose password is another one now."""
+        self.authorization = authorization
+        self._write_config()
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGHUP)
+
+    def _write_config(self) -> Path:
         config = self.directory / "nats.conf"
         lines = (
             f'listen: "127.0.0.1:{self.port}"',
@@ -76,7 +88,7 @@ class NatsServer(Engine):
             self.authorization,
         )
         write_private(config, "\n".join(lines) + "\n")
-        return Program(argv=(str(local_settings().nats_bin), "-c", str(config)), env={}, log=self.log)
+        return config
 
     async def answers(self) -> bool:
         """Whether it greets with our server name, with JetStream, and requires credentials."""

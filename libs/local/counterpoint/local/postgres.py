@@ -187,6 +187,8 @@ class PostgresServer(Engine):
             "port": str(self.port),
             "unix_socket_directories": "",
             "recovery_init_sync_method": _SYNC_METHOD,
+            # Processes that do nothing here, of 1.5 MB each.
+            "max_logical_replication_workers": "0",
             "log_min_messages": "warning",
             "log_checkpoints": "off",
             "timezone": "UTC",

@@ -16,6 +16,7 @@ from counterpoint.bus.logs import LossyStream
 from counterpoint.local.endpoints import Endpoints
 from counterpoint.local.lock import AlreadyRunning
 from counterpoint.local.private_files import private_folder
+from counterpoint.local.roll import SIGNAL, Roller
 from counterpoint.local.stack import Progress, Stack
 from counterpoint.proto.errors import CounterpointError, Transient
 
@@ -32,8 +33,10 @@ async def _serve(stack: Stack, on_ready: OnReady | None) -> None:
     stop_requested = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop_requested.set)
+    roller = Roller(stack)
+    asyncio.get_running_loop().add_signal_handler(SIGNAL, roller.request)
     stopping = asyncio.create_task(stop_requested.wait())
-    working = asyncio.create_task(_work(stack, on_ready))
+    working = asyncio.create_task(_work(stack, roller, on_ready))
     try:
         await asyncio.wait({stopping, working}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
@@ -45,12 +48,10 @@ async def _serve(stack: Stack, on_ready: OnReady | None) -> None:
         await stack.stop()
 
 
-async def _work(stack: Stack, on_ready: OnReady | None) -> None:
+async def _work(stack: Stack, roller: Roller, on_ready: OnReady | None) -> None:
     await stack.start()
-    if on_ready is None:
-        await stack.watch()
-    else:
-        await asyncio.gather(stack.watch(), on_ready(stack.endpoints))
+    further = () if on_ready is None else (on_ready(stack.endpoints),)
+    await asyncio.gather(stack.watch(), roller.run(), *further)
 
 
 class _Report:

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Literal, assert_never
 
 from counterpoint.local.credentials import Credentials
+from counterpoint.local.endpoints import Endpoints, NatsUser, RunningEngine, RunningService
 from counterpoint.local.forwarded import COMMON, FORWARDED
 from counterpoint.local.listen_addresses import LOCALHOST, origin, reachable
 from counterpoint.local.postgres import PostgresUrls
 from counterpoint.local.private_files import private_folder
 from counterpoint.local.probe import http_ok
 from counterpoint.local.process import ManagedProcess, Program
+from counterpoint.local.settings import local_settings
 from counterpoint.local.state_file import StateFile
+from counterpoint.proto.subjects import inbox_prefix
 
 ServiceName = Literal["memory", "router", "manager", "developer", "lineage"]
 JobName = Literal["migrate", "provision", "index"]
@@ -37,6 +40,8 @@ NATS_TLS = ("NATS_CA", "NATS_CERT", "NATS_KEY")
 _OUTSIDE = ("MODEL", "MODEL_MANAGER", "MODEL_DEVELOPER", "EMBEDDING_MODEL", "EMBEDDING_MODELS", "SEARCH_URL")
 """Settings that configure a provider. Without any of them the manager gets no provider keys."""
 _FOLDER = "file:"
+_CAPABILITY_LIFE_S = 8 * 86_400.0
+"""Default of memory's setting."""
 _STOP_S = 5.0
 """Seconds that a service has to end after its deliveries were drained."""
 _PROVIDERS = re.compile(
@@ -87,6 +92,11 @@ def environment(name: ServiceName | JobName, wiring: ServiceParameters) -> dict[
             return env | given | _nats(wiring, name) | data | _own(name, wiring)
         case _:
             assert_never(name)
+
+
+def capability_life_s(inherited: Mapping[str, str]) -> float:
+    """Return the seconds for which memory makes capabilities valid under this environment."""
+    return float(inherited.get("COUNTERPOINT_CAPABILITY_LIFE_S") or _CAPABILITY_LIFE_S)
 
 
 def base_environment(inherited: Mapping[str, str]) -> dict[str, str]:
@@ -146,7 +156,7 @@ def _listener(name: ServiceName, server: str, wiring: ServiceParameters) -> dict
 def _own(name: ServiceName, wiring: ServiceParameters) -> dict[str, str]:
     match name:
         case "memory":
-            keys = [key.model_dump() for key in wiring.credentials.signing_keys]
+            keys = [key.model_dump(exclude={"made_at"}) for key in wiring.credentials.signing_keys]
             return {
                 "COUNTERPOINT_POSTGRES_URL": wiring.postgres.memory,
                 "COUNTERPOINT_VALKEY_URL": wiring.valkey_url,
@@ -204,3 +214,36 @@ class ServiceProcess(ManagedProcess):
     async def answers(self) -> bool:
         """Whether it is ready: connected, with its consumers and memory."""
         return await http_ok(self._health_port, "/readyz", self._health_host)
+
+
+def endpoints_of(
+    wiring: ServiceParameters,
+    services: Mapping[str, ServiceProcess],
+    engines: Mapping[str, ManagedProcess],
+    *,
+    inspect: bool,
+) -> Endpoints:
+    """Return the addresses and processes of a running stack; with `inspect` also the login that reads the database."""
+    tls = bool(wiring.tls_cert)
+    running = {name: RunningEngine(pid=engine.pid) for name, engine in engines.items()}
+    if inspect:
+        pid = running["postgres"].pid if "postgres" in running else None
+        running["postgres"] = RunningEngine(pid=pid, dsn=wiring.postgres.inspect)
+    return Endpoints(
+        http=origin(wiring.http_host, wiring.http_port, tls=tls),
+        certificate=wiring.tls_cert or None,
+        token=wiring.credentials.admin_token,
+        nats=wiring.nats_url,
+        users={
+            user: _nats_user(user, wiring)
+            for user in dict.fromkeys(("publisher", "observer", *local_settings().publishers))
+        },
+        lineage=origin(wiring.lineage_host, wiring.lineage_port, tls=tls),
+        services={name: RunningService(pid=service.pid, health=service.health) for name, service in services.items()},
+        engines=running,
+    )
+
+
+def _nats_user(user: str, wiring: ServiceParameters) -> NatsUser:
+    creds = None if wiring.nats_creds is None else str(creds_file(wiring.nats_creds, user))
+    return NatsUser(user=user, password=wiring.credentials.nats[user], inbox_prefix=inbox_prefix(user), creds=creds)

@@ -15,9 +15,9 @@ import structlog
 from counterpoint.local.credentials import Credentials, load_credentials
 from counterpoint.local.disk_space import reserve_streams
 from counterpoint.local.doctor.servers import examine_external, refuse_unfit
-from counterpoint.local.endpoints import Endpoints, NatsUser, RunningEngine, RunningService, write_endpoints
+from counterpoint.local.endpoints import Endpoints, write_endpoints
 from counterpoint.local.engine import Engine
-from counterpoint.local.listen_addresses import HTTP_PORT, ListenAddresses, origin
+from counterpoint.local.listen_addresses import HTTP_PORT, ListenAddresses
 from counterpoint.local.listeners import Listeners
 from counterpoint.local.lock import acquire_lock
 from counterpoint.local.nats import NatsServer, policy_authorization
@@ -32,7 +32,7 @@ from counterpoint.local.service import (
     ServiceName,
     ServiceParameters,
     ServiceProcess,
-    creds_file,
+    endpoints_of,
     environment,
 )
 from counterpoint.local.settings import local_settings
@@ -40,7 +40,6 @@ from counterpoint.local.state_file import RESTORING, ProcessIdentity, StateFile
 from counterpoint.local.supervisor import Supervisor
 from counterpoint.local.valkey import ValkeyServer
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
-from counterpoint.proto.subjects import inbox_prefix
 
 log = structlog.get_logger(__name__)
 
@@ -143,23 +142,35 @@ class Stack:
         self._commands = {**self._commands, **{job: commands[job] for job in jobs if commands is not None}}
         await _together(self._run_job("migrate"), self._run_job("provision"))
 
-    async def replace(self, name: ServiceName, command: tuple[str, ...] | None = None) -> None:
+    async def replace(
+        self, name: ServiceName, command: tuple[str, ...] | None = None, *, new_password: bool = False
+    ) -> None:
         """Stop a service, which finishes its deliveries, and start it again, by another command if one is given.
 
         The credentials are read again. Raises `Transient` if it does not become ready; it is restarted until it does.
         """
-        old, state = self._services[name], self._state
+        old, state, before = self._services[name], self._state, self._service_parameters().credentials
         assert state is not None
         await self._supervisor.release(old)
         await old.stop()
         self._commands = {**self._commands, name: command or self._commands[name]}
-        self._wiring = replace(self._service_parameters(), credentials=self._load_credentials())
+        stored = self._load_credentials()
+        passwords = {**before.nats, name: stored.nats[name]} if new_password else before.nats
+        if new_password:
+            self._reload_bus(passwords)
+        credentials = stored.model_copy(update={"nats": passwords})
+        self._wiring = replace(self._service_parameters(), credentials=credentials)
         service = self._services[name] = ServiceProcess(name, self._commands[name], self._wiring, state)
         try:
             await service.start()
         finally:
             self._supervisor.keep(service)
             self._write_endpoints()
+
+    async def change_other_passwords(self) -> None:
+        """Give every login of the bus that is not a service's the password in the credentials file."""
+        self._reload_bus(self._load_credentials().nats)
+        await self._run_job("provision")
 
     def kill(self, name: str) -> None:
         """Kill an engine or service by SIGKILL, simulating a fault; the supervisor restarts it."""
@@ -183,31 +194,7 @@ class Stack:
     @property
     def endpoints(self) -> Endpoints:
         """Return the present addresses and processes."""
-        wiring = self._service_parameters()
-        engines = {name: RunningEngine(pid=engine.pid) for name, engine in self._engines.items()}
-        if self._inspect:
-            pid = engines["postgres"].pid if "postgres" in engines else None
-            engines["postgres"] = RunningEngine(pid=pid, dsn=wiring.postgres.inspect)
-        tls = bool(wiring.tls_cert)
-        return Endpoints(
-            http=origin(wiring.http_host, wiring.http_port, tls=tls),
-            certificate=wiring.tls_cert or None,
-            token=wiring.credentials.admin_token,
-            nats=wiring.nats_url,
-            users={
-                user: self._nats_user(user, wiring)
-                for user in dict.fromkeys(("publisher", "observer", *local_settings().publishers))
-            },
-            lineage=origin(wiring.lineage_host, wiring.lineage_port, tls=tls),
-            services={
-                name: RunningService(pid=service.pid, health=service.health) for name, service in self._services.items()
-            },
-            engines=engines,
-        )
-
-    def _nats_user(self, user: str, wiring: ServiceParameters) -> NatsUser:
-        creds = None if wiring.nats_creds is None else str(creds_file(wiring.nats_creds, user))
-        return NatsUser(user=user, password=wiring.credentials.nats[user], inbox_prefix=inbox_prefix(user), creds=creds)
+        return endpoints_of(self._service_parameters(), self._services, self._engines, inspect=self._inspect)
 
     async def _start(self, state: StateFile) -> None:
         self._state = state
@@ -319,6 +306,15 @@ class Stack:
         """Provision streams and consumers again after NATS restarted, possibly without its store."""
         if name == "nats" and self._wiring is not None:
             await self._run_job("provision")
+
+    def _reload_bus(self, passwords: dict[str, str]) -> None:
+        """Give the embedded bus other passwords; that of an external one is its administrator's."""
+        wiring = self._service_parameters()
+        self._wiring = replace(wiring, credentials=wiring.credentials.model_copy(update={"nats": passwords}))
+        server = self._engines.get("nats")
+        if isinstance(server, NatsServer):
+            server.reload(self._authorization(passwords))
+        self._write_endpoints()
 
     def _write_endpoints(self) -> None:
         if not self._complete:

@@ -56,8 +56,9 @@ class ProcessRecord(BaseModel):
 
 
 class StateContent(BaseModel):
-    """The content of a state file."""
+    """The content of a state file. `rolls`: the supervisor takes requests for rolls."""
 
+    rolls: bool = False
     ports: dict[str, int] = {}
     supervisor: ProcessIdentity | None = None
     children: dict[str, ProcessRecord] = {}
@@ -91,6 +92,7 @@ class StateFile:
     def supervised_by(self, supervisor: ProcessIdentity | None) -> None:
         """Record the supervisor of this folder."""
         self._kept.supervisor = supervisor
+        self._kept.rolls = supervisor is not None
         self._write()
 
     def record(self, name: str, process_record: ProcessRecord) -> None:

@@ -37,10 +37,12 @@ class Supervisor:
         self._spawned = spawned
         self._on_ready = on_ready
         self._keepers: dict[str, asyncio.Task[None]] = {}
+        self._changed = asyncio.Event()
 
     def keep(self, child: ManagedProcess) -> None:
         """Start to restart the process when it exits."""
         self._keepers[child.name] = asyncio.create_task(self._keep(child), name=f"keep {child.name}")
+        self._changed.set()
 
     async def release(self, child: ManagedProcess) -> None:
         """Stop restarting the process. Raises the failure of its supervision."""
@@ -53,9 +55,16 @@ class Supervisor:
 
     async def watch(self) -> None:
         """Wait until the supervision of a process fails, which is a defect, and raise its error."""
-        done, _ = await asyncio.wait(self._keepers.values(), return_when=asyncio.FIRST_EXCEPTION)
-        for keeper in done:
-            keeper.result()
+        while True:
+            self._changed.clear()
+            changed = asyncio.create_task(self._changed.wait())
+            try:
+                ended, _ = await asyncio.wait({*self._keepers.values(), changed}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                changed.cancel()
+            for keeper in ended - {changed}:
+                if not keeper.cancelled():
+                    keeper.result()
 
     async def stop(self, children: Iterable[ManagedProcess]) -> None:
         """Release and stop the processes concurrently."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -12,9 +13,11 @@ from typing import Any
 from counterpoint.local.backup.dump import load
 from counterpoint.local.backup.opened import OpenedBackup
 from counterpoint.local.postgres import PostgresUrls, libpq_env, run_postgres
+from counterpoint.local.service import base_environment
 from counterpoint.local.settings import local_settings
 from counterpoint.proto.errors import Transient
 
+_MIGRATE = "counterpoint.memory.record.migrate"
 _CHECK = "counterpoint.memory.audit.check"
 
 
@@ -31,6 +34,9 @@ async def _temporary(backup: OpenedBackup) -> AsyncIterator[PostgresUrls]:
     with tempfile.TemporaryDirectory(prefix="counterpoint-verify-") as folder:
         async with run_postgres(Path(folder) / "postgres") as server:
             await load(server.urls.owner, backup.database())
+            # The backup may be of an earlier release.
+            owner = {"COUNTERPOINT_POSTGRES_OWNER_URL": server.urls.owner}
+            await _output([sys.executable, "-m", _MIGRATE], b"", base_environment(os.environ) | owner)
             yield server.urls
 
 

@@ -17,6 +17,7 @@ from counterpoint.local.doctor.machine import (
     examine_programs,
 )
 from counterpoint.local.doctor.servers import examine_external, examine_http_servers
+from counterpoint.local.doctor.variables import examine_names, examine_settings
 from counterpoint.local.endpoints import read_endpoints
 from counterpoint.local.postgres import PostgresUrls
 from counterpoint.local.settings import LocalSettings
@@ -29,7 +30,7 @@ _LOGS = "see the log of the process in logs/ of the data folder"
 
 def examine(data_dir: Path, environ: Mapping[str, str]) -> list[CheckResult]:
     """Check everything. Changes nothing."""
-    findings = examine_machine()
+    findings = [*examine_machine(), *examine_names(environ), *asyncio.run(examine_settings(data_dir, environ))]
     try:
         settings = LocalSettings()
     except (ValidationError, Permanent) as wrong:

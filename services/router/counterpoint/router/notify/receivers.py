@@ -19,6 +19,7 @@ from counterpoint.router.notify.digest import DigestTimes
 from counterpoint.router.notify.quiet_hours import QuietHours
 from counterpoint.router.notify.summary import severity_level
 from counterpoint.router.private_file import PrivateFileError, first_problem, private_rows
+from counterpoint.router.settings import RouterSettings
 
 ReceiverKind = Literal["webhook", "slack", "teams", "pagerduty", "alertmanager", "email", "datahub"]
 EventName = Literal[
@@ -135,6 +136,17 @@ class Receiver(BaseModel):
         if self.kind == "datahub":
             return self.kinds or ("troubleshoot",)
         return self.kinds or (get_args(Kind) if self.is_per_event else INCIDENT_KINDS)
+
+
+def receivers_of(settings: RouterSettings) -> tuple[Receiver, ...]:
+    """Return the receivers of the settings. Raises `ReceiverError`."""
+    url, secret = settings.notify_url, settings.notify_secret
+    return load_receivers(
+        url.get_secret_value() if url else None,
+        secret.get_secret_value() if secret else None,
+        settings.notify_private,
+        settings.notify_file,
+    )
 
 
 def load_receivers(url: str | None, secret: str | None, private: bool, file: Path | None) -> tuple[Receiver, ...]:

@@ -9,7 +9,7 @@ from counterpoint.proto.memory import Commit
 from counterpoint.proto.messages import Message
 from counterpoint.proto.notifications import NotificationDue
 from counterpoint.router.notify.deliveries import undeliverable
-from counterpoint.router.notify.receivers import load_receivers
+from counterpoint.router.notify.receivers import receivers_of
 from counterpoint.router.settings import RouterSettings
 
 if TYPE_CHECKING:
@@ -21,13 +21,7 @@ def attach(service: Service, settings: RouterSettings) -> "Notifications | None"
 
     Raises `ReceiverError` for receivers that are not configured correctly.
     """
-    url, secret = settings.notify_url, settings.notify_secret
-    receivers = load_receivers(
-        url.get_secret_value() if url else None,
-        secret.get_secret_value() if secret else None,
-        settings.notify_private,
-        settings.notify_file,
-    )
+    receivers = receivers_of(settings)
     if not receivers:
         service.on(NotificationDue)(finished(_refuse))
         return None
