@@ -10,6 +10,7 @@ from counterpoint.manager.approval_handlers import ApprovalDesk, Decision, with_
 from counterpoint.manager.approvals import is_current
 from counterpoint.manager.declared_links import changes_card
 from counterpoint.manager.knowledge import INGESTED, ends_ingest, ingested_since
+from counterpoint.manager.plans import remember_report
 from counterpoint.manager.routing import first_attempt
 from counterpoint.manager.sessions import session_id_of, with_task
 from counterpoint.manager.shadow import on_shadow_due
@@ -76,6 +77,7 @@ class ManagerHandlers:
         Warnings of soft limits that its calls have reached are passed on.
         """
         history = await with_spend(memory, await read_task_history(memory, message.task_id))
+        message = self._approvals.permitted(history, message)
         update, writes = with_warnings(history, *await self._on_worked(memory, history, message))
         return self._commit(memory, history, update, message.action_id, writes=writes)
 
@@ -97,7 +99,9 @@ class ManagerHandlers:
     async def on_outcome(self, message: TaskOutcomeReported, memory: Memory) -> Commit:
         """Record the outcome of an attempt; complete the task, try again, or escalate."""
         history = await with_spend(memory, await read_task_history(memory, message.task_id))
-        update = outcomes.on_outcome(history, message, memory.now, self.limits)
+        update = remember_report(history, message, memory.now) or outcomes.on_outcome(
+            history, message, memory.now, self.limits
+        )
         return self._commit(memory, history, update, history.task.attempt_action_id, message.action_id)
 
     async def on_overridden(self, message: TaskOverridden, memory: Memory) -> Commit:

@@ -11,7 +11,8 @@ from counterpoint.developer.evidence.search_query import QUERY_CHARS
 from counterpoint.developer.policies.commits import ReviewNote
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.memory import Get, HybridSearch, Item, Line, List
-from counterpoint.proto.records import PlanNote, SessionRecord
+from counterpoint.proto.plans import PlanNote
+from counterpoint.proto.records import SessionRecord
 from counterpoint.proto.tasks import TaskDelegated
 
 LINE_CHARS = 32_000

@@ -11,7 +11,8 @@ from counterpoint.developer.excerpts.passages import passages
 from counterpoint.developer.language.words import content_words
 from counterpoint.developer.policies.plan_sections import PlanText, WrittenPlan, provider_rows, searched
 from counterpoint.proto.findings import Citation
-from counterpoint.proto.tasks import PlanDocument, TaskDelegated
+from counterpoint.proto.plans import PlanDocument
+from counterpoint.proto.tasks import TaskDelegated
 from counterpoint.proto.titles import title_of
 
 KNOWN = 5

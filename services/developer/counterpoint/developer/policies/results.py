@@ -7,7 +7,8 @@ from counterpoint.developer.evidence.gather import Evidence
 from counterpoint.developer.policies.assessment import Assessment
 from counterpoint.developer.policies.proposals import Proposal
 from counterpoint.proto.findings import Findings
-from counterpoint.proto.tasks import EscalationCode, Need, PlanDocument, SubmitTask
+from counterpoint.proto.plans import PlanDocument
+from counterpoint.proto.tasks import EscalationCode, Need, SubmitTask
 
 
 @dataclass(frozen=True)
