@@ -32,7 +32,15 @@ COMMANDS: Mapping[ServiceName | JobName, tuple[str, ...]] = {
 """The command of each service and job."""
 
 
-_OUTSIDE = ("MODEL", "MODEL_MANAGER", "MODEL_DEVELOPER", "EMBEDDING_MODEL", "EMBEDDING_MODELS", "SEARCH_URL")
+_OUTSIDE = (
+    "MODEL",
+    "MODEL_MANAGER",
+    "MODEL_DEVELOPER",
+    "MODEL_ROUTER",
+    "EMBEDDING_MODEL",
+    "EMBEDDING_MODELS",
+    "SEARCH_URL",
+)
 """Settings that configure a provider. Without any of them the manager gets no provider keys."""
 _FOLDER = "file:"
 _PROVIDERS = re.compile(

@@ -30,6 +30,7 @@ class ManagerSettings(BusSettings):
     model: str | None = None
     model_manager: str | None = None
     model_developer: str | None = None
+    model_router: str | None = None
     model_fallbacks: Annotated[tuple[str, ...], NoDecode] = ()
     embedding_model: str | None = None
     embedding_models: Annotated[frozenset[str], NoDecode] = frozenset()
@@ -51,7 +52,7 @@ class ManagerSettings(BusSettings):
         """Return the providers of the gateway; a model in a folder runs in the memory service."""
         named = (self.embedding_model, *sorted(self.embedding_models))
         embedding = [name for name in named if name and not name.startswith(_FOLDER)]
-        models = (self.model, self.model_manager, self.model_developer)
+        models = (self.model, self.model_manager, self.model_developer, self.model_router)
         return ProviderLimits(
             models=tuple(dict.fromkeys(model for model in models if model)),
             fallbacks=tuple(dict.fromkeys(self.model_fallbacks)),
