@@ -19,6 +19,7 @@ from counterpoint.proto import (  # noqa: F401  (they fill the register)
     interventions,
     memory,
     notifications,
+    sessions,
 )
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.lineage import LineageEvent

@@ -63,6 +63,7 @@ FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"
         "MODEL_MANAGER",
         "MODEL_DEVELOPER",
         "MODEL_ROUTER",
+        "MODEL_SESSIONS",
         "MODEL_FALLBACKS",
         "EMBEDDING_MODEL",
         "EMBEDDING_MODELS",
