@@ -44,7 +44,7 @@ class Model:
         if ask.operation == "gateway":
             wrong = (wrong - {"store", "own", "foreign", "label"}) | ({"ended"} if over else set())
             wrong |= {"task"} if token is None else set()
-            return wrong | ({"gateway"} if ask.caller != "developer" else set())
+            return wrong | ({"gateway"} if ask.caller not in ("developer", "manager") else set())
         if ask.operation == "ingest":
             wrong = wrong & {"grant", "audience", "expired", "message", "project", "task", "revoked", "principal"}
             allowed = token is None and asker is not None and "ingest" in asker.in_(ask.project)

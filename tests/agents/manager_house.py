@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from memory_service.fake import FakeMemory, SentMessage
 
-from counterpoint.client import record, records
+from counterpoint.client import Gateway, record, records
 from counterpoint.guard.policy import ApprovalPolicy, policy
 from counterpoint.manager.handlers import register
 from counterpoint.manager.task_limits import TaskLimits
@@ -32,7 +32,7 @@ from counterpoint.proto.tasks import ENDED, SubmitTask, Task, TaskDelegated, Tas
 Reply = TypeVar("Reply")
 START = datetime(2026, 3, 2, 3, 0, 1, tzinfo=UTC)
 PROJECT = "orders"
-QUIET = frozenset({"TaskDue", "DecisionMade"})
+QUIET = frozenset({"TaskDue", "DecisionMade", "SummarizeSession"})
 
 
 def run(work: Coroutine[Any, Any, Reply]) -> Reply:
@@ -53,10 +53,11 @@ class House(FakeMemory):
     now: datetime = START
     bounds: TaskLimits = field(default_factory=TaskLimits)
     approvals: ApprovalPolicy | None = None
+    gateway: Gateway | None = None
     handlers: dict[type[Message], Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        register(self, self.bounds, self.approvals)  # type: ignore[arg-type]
+        register(self, self.bounds, self.approvals, self.gateway)  # type: ignore[arg-type]
 
     def on(self, message_type: type[Message]) -> Any:
         assert message_type.TYPE in policy().consumed("manager")

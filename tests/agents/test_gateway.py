@@ -22,7 +22,7 @@ from agents.gateway_world import (
     posted,
     unit,
 )
-from memory_service.house import PERSON, House
+from memory_service.house import PERSON, House, task_body
 from memory_service.record_bodies import rest
 from prometheus_client import REGISTRY
 from starlette.responses import JSONResponse, Response
@@ -33,9 +33,11 @@ from counterpoint.manager.gateway.calls import GenerateCall
 from counterpoint.manager.gateway.gateway import ModelGateway
 from counterpoint.manager.gateway.models import ModelProvider
 from counterpoint.manager.gateway.provider_limits import ProviderLimits
-from counterpoint.proto.errors import Denied, Permanent, Transient
+from counterpoint.manager.session_summary import on_summarize
+from counterpoint.proto.errors import Conflict, Denied, Permanent, Transient
 from counterpoint.proto.ids import derived_id, new_id
-from counterpoint.proto.memory import Commit, Write
+from counterpoint.proto.memory import Commit, Outgoing, Write
+from counterpoint.proto.sessions import SessionRecord, SummarizeSession, summary_id
 
 pytestmark = pytest.mark.xdist_group("litellm")  # its import takes seconds
 DEAR = "openai/gpt-4o"
@@ -719,3 +721,49 @@ class TestRequests:
             token = await memory.gateway_token("model")
             answer = await posted(url, "/v1/chat/completions", token, {"messages": QUESTION})
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "no_model")
+
+
+async def test_the_manager_pays_for_the_summary_of_a_session_from_the_budget_of_the_task_that_continues_it(
+    door: Door, project: str, outside: World, listening: tuple[str, ModelGateway]
+) -> None:
+    """Also after the task has ended, by rules then; and once, however often the message is delivered."""
+    house, line = door.house, "Ana restarts the resolver."
+    at = {"submitted_by": "ana", "submitted_at": "2026-11-20T12:00:00Z", "project": project}
+    first = {"description": "Who restarts the resolver?", "result": "Ana restarts the resolver.", **at}
+    routed = await house.routed(project, "t-1")
+    ended = Write(store="tasks", id="t-1", body=task_body("t-1", "completed", **first))
+    await house.done("manager", house.handed(routed), writes=(ended,))
+    session = SessionRecord.model_validate({
+        "session_id": "s", "project": project, "task_ids": ("t-1", "t-2"), "summary": "question: Who?",
+        "opened_at": at["submitted_at"], "continued_at": at["submitted_at"],
+    })  # fmt: skip
+    second = task_body("t-2", description="And the database?", session_id="s", budget={"usd": "1"}, **at)
+    message = SummarizeSession(task_id="t-2", session_id="s")
+    done = await house.done(
+        "manager", house.handed(await house.routed(project, "t-2")),
+        writes=(
+            Write(store="tasks", id="t-2", body=second),
+            Write(store="sessions", id="s", body=session.model_dump(mode="json")),
+        ),
+        messages=(Outgoing(type=SummarizeSession.TYPE, data=message.model_dump(mode="json")),),
+    )  # fmt: skip
+    outside.text = f"{line}\nCall +49 30 1234."
+    asked = client(listening[0])
+
+    async def summarized() -> dict[str, Any]:
+        manager = Memory(door, "manager", house.handed(done.message_ids[0], lives_s=3600), datetime.now(UTC))
+        with suppress(Conflict):
+            await manager.step(await on_summarize(message, manager, asked))
+        return await house.body(project, "sessions", summary_id("s")) or {}
+
+    found = await summarized()
+    assert (found["summary"], found["by"], found["task_ids"]) == (line, PRICED, ["t-1"])
+    paid = await spend(house, project, "t-2")
+    assert Decimal(paid["spent_usd"]) > 0
+    assert (paid["limit_usd"], await spend(house, project)) == ("1", {})
+    await summarized()
+    assert len(outside.seen) == 1
+    await end_task(house, project)
+    await summarized()
+    assert len(outside.seen) == 1
+    await asked.close()

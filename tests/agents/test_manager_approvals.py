@@ -34,6 +34,7 @@ ASKING = ApprovalPolicy.model_validate(
         "acts": {
             "spend": {"supervised": "ask", "milestone": "ask", "autonomous": "refuse"},
             "proposal": {"supervised": "ask", "milestone": "allow", "autonomous": "allow"},
+            "document": {"supervised": "allow", "milestone": "allow", "autonomous": "allow"},
         },
     }
 )

@@ -27,7 +27,7 @@ from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away, Permanent, Problem, Transient
 from counterpoint.proto.memory import Commit, MessageDied, Outgoing
 from counterpoint.proto.messages import utc_now
-from counterpoint.proto.records import SessionRecord
+from counterpoint.proto.sessions import SessionRecord
 from counterpoint.proto.tasks import SubmitTask, TaskDelegated, TaskRejected, TaskRouted, TaskWorked
 
 

@@ -28,7 +28,8 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         pytest.skip("the small model is not installed: `counterpoint model install`")
     with serving(QWEN, folder, 0, Path(os.devnull)) as (url, _):
         name = f"openai/{QWEN.name}"
-        monkeypatch.setenv("COUNTERPOINT_MODEL", name)
+        for setting in ("MODEL", "MODEL_ROUTER", "MODEL_SESSIONS"):
+            monkeypatch.setenv(f"COUNTERPOINT_{setting}", name)
         monkeypatch.setenv("OPENAI_API_BASE", url)
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         yield name
@@ -63,8 +64,27 @@ async def _asked(stack: Stack, project: str, model: str) -> None:
             for citation in (task.get("findings") or {}).get("citations", ()):
                 assert citation["quote"] in PAGES[citation["source_path"]]
             assert task["state"] != "completed" or task["findings"]["citations"]
+        await _planned(http, project)
         metrics = (await http.get(f"{stack.endpoints.services['manager'].health}/metrics")).text
     calls = re.findall(
         rf'counterpoint_llm_calls_total{{model="{model}",outcome="(\w+)",project="{project}"}} (\S+)', metrics
     )
     assert sum(float(count) for outcome, count in calls if outcome in {"settled", "unpriced"}) >= 1
+
+
+async def _planned(http: httpx.AsyncClient, project: str) -> None:
+    """Plans with and without a provider, in one session: what is cited exists, and nothing stands in for a provider."""
+    for systems in (["Snowflake"], ["Zeppo Mail", "Snowflake"]):
+        body = {"kind": "plan", "description": "Load the deliveries of the harbour queue every night",
+                "systems": systems, "project": project, "session_id": "plans"}  # fmt: skip
+        submitted = await http.post("/v1/tasks", json=body, headers={"Prefer": "wait=240"})
+        task = submitted.raise_for_status().json()
+        print(systems, task["state"], task.get("resolution"), (task.get("findings") or {}).get("caveats"))
+        print(task.get("result") or task.get("proposal"))
+        text = f"{task.get('result')} {task.get('proposal')}"
+        assert not re.search(r"BashOperator|PythonOperator|```", text)
+        for citation in (task.get("findings") or {}).get("citations", ()):
+            assert citation["store"] == "providers" or citation["quote"] in PAGES[citation["source_path"]]
+    assert [each["path"] for each in task["artifacts"]] == ["docs/provider_plan_zeppo_mail.md"]
+    session = (await http.get("/v1/sessions/plans", params={"project": project})).json()
+    print("session:", session["compacted_by"], session["compacted"])

@@ -15,7 +15,7 @@ from counterpoint.cli.main import app
 from counterpoint.client.sessions import TOKEN_CHARS, SessionDigest, session_digest
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.overrides import OverrideGiven, TaskConstraint
-from counterpoint.proto.records import SessionRecord
+from counterpoint.proto.sessions import SessionRecord
 from counterpoint.proto.tasks import Task
 
 OVERRIDE = OverrideGiven(

@@ -15,7 +15,7 @@ from counterpoint.proto.principals import PrincipalKind
 
 STORE = "approvals"
 
-Category = Literal["spend", "proposal"]
+Category = Literal["spend", "proposal", "document"]
 ApprovalState = Literal["pending", "approved", "rejected", "expired", "withdrawn", "applied", "outdated"]
 Verdict = Literal["approved", "rejected"]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]

@@ -13,38 +13,16 @@ from counterpoint.proto.incident_settings import StoredIncidentSettings
 from counterpoint.proto.limits import StoredLimit
 from counterpoint.proto.line import Action
 from counterpoint.proto.links import Link
-from counterpoint.proto.messages import Id, ProjectName, Shape, Time
+from counterpoint.proto.messages import Shape, Time
 from counterpoint.proto.principals import Principal
 from counterpoint.proto.providers import Provider
+from counterpoint.proto.sessions import SessionRecord
 from counterpoint.proto.tasks import Task
 from counterpoint.proto.upcast import upcast
 from counterpoint.proto.validation import field_problems
 
 PROBLEMS_LIMIT = 20
 """Maximum number of problems reported for one body."""
-
-
-class SessionRecord(Shape):
-    """The record of a session: its latest tasks, and a `summary` of one line each, newest last."""
-
-    session_id: Id
-    project: ProjectName
-    task_ids: tuple[Id, ...]
-    summary: str
-    opened_at: Time
-    continued_at: Time
-
-
-class PlanNote(Shape):
-    """A record of `planner_memory`: what the plan of a task came to. `outcome` is that of its task, or the one that was
-    reported since."""
-
-    task_id: Id
-    text: str
-    outcome: str
-    systems: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    at: Time
 
 
 class OwnedNode(Shape):

@@ -49,6 +49,7 @@ _OF_TYPE = {
     "counterpoint.approval.decided.v1": "tasks.{project}.approval_decided",
     "counterpoint.task.outcome_reported.v1": "tasks.{project}.outcome_reported",
     "counterpoint.task.due.v1": "tasks.{project}.due",
+    "counterpoint.session.summarize.v1": "tasks.{project}.session_summarize",
     "counterpoint.shadow.due.v1": "tasks.{project}.shadow_due",
     "counterpoint.notification.due.v1": "tasks.{project}.notification_due",
     "counterpoint.issue.due.v1": "tasks.{project}.issue_due",

@@ -10,7 +10,7 @@ from counterpoint.proto.errors import Problem
 from counterpoint.proto.findings import Findings, Objection
 from counterpoint.proto.messages import Blob, Id, Message, ProjectName, Shape, Time, Usd
 from counterpoint.proto.overrides import OverrideGiven, TaskConstraint
-from counterpoint.proto.plans import PlanDocument
+from counterpoint.proto.plans import Artifact, PlanDocument
 
 Kind = Literal["question", "troubleshoot", "develop", "plan"]
 Priority = Literal["low", "normal", "high", "urgent"]
@@ -165,9 +165,7 @@ class Need(Shape):
 class TaskWorked(Message):
     """The developer's result: an answer, a proposal, or a stop with its code.
 
-    A result with `objections` of the reviewer is to be made again, once. `plans` are documents about systems without a
-    provider.
-    """
+    With `objections` of the reviewer it is made again, once. `plans` are about systems without a provider."""
 
     TYPE: ClassVar[str] = "counterpoint.task.worked.v1"
 
@@ -201,7 +199,7 @@ class TaskProposed(Message):
 
 
 class TaskEscalated(Message):
-    """Work stopped and needs `to`: why, and what is needed to continue."""
+    """Work stopped and needs `to`: why, what is needed to continue, and the documents made for it."""
 
     TYPE: ClassVar[str] = "counterpoint.task.escalated.v1"
 
@@ -212,6 +210,7 @@ class TaskEscalated(Message):
     searched_for: tuple[str, ...] = ()
     confidence: Confidence | None = None
     findings: Findings
+    artifacts: tuple[Artifact, ...] = ()
 
 
 class TaskResumed(Message):
@@ -335,6 +334,7 @@ class Task(Shape):
     resolution: str | None = None
     confidence: Confidence | None = None
     findings: Findings | None = None
+    artifacts: tuple[Artifact, ...] = ()
     escalation: Escalation | None = None
     approval: PendingApproval | None = None
     needs: tuple[Need, ...] = ()

@@ -20,6 +20,7 @@ from counterpoint.proto import (  # noqa: F401  (they fill the register)
     issues,
     memory,
     notifications,
+    sessions,
 )
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.lineage import LineageEvent

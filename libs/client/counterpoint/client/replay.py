@@ -121,6 +121,10 @@ class RecordedGateway(Gateway):
         call, response = self._reply(key)
         return WebResults(results=response["results"], engine=call.model)
 
+    def among(self, chosen: Callable[[str], bool]) -> "RecordedGateway":
+        """Return the gateway with the calls whose keys are chosen."""
+        return RecordedGateway({key: call for key, call in self._calls.items() if chosen(key)})
+
     def _reply(self, key: str) -> tuple[RecordedCall, Mapping[str, Any]]:
         call = self._calls.get(key)
         if call is None or call.response is None:

@@ -6,7 +6,7 @@ from textwrap import shorten
 
 from counterpoint.proto.attempts import SUPERSEDED, Attempt
 from counterpoint.proto.messages import Id, Shape, Time
-from counterpoint.proto.records import SessionRecord
+from counterpoint.proto.sessions import SessionRecord
 from counterpoint.proto.tasks import ENDED, Need, Task
 from counterpoint.proto.titles import title_of
 
@@ -47,7 +47,8 @@ class SessionTask(Shape):
 class SessionDigest(Shape):
     """A session: open tasks first, then the newest. `learned`: acts that worked, the newest first.
 
-    `omitted`: tasks without an entry, for want of tokens. `tokens` estimates the size of the text.
+    `omitted`: tasks without an entry, for want of tokens. `tokens` estimates the size of the text. `compacted`: what
+    the tasks before the latest came to, in the words of the model `compacted_by`, or of `rules`.
     """
 
     session_id: Id
@@ -59,6 +60,8 @@ class SessionDigest(Shape):
     omitted: int = 0
     tokens: int = 0
     text: str = ""
+    compacted: str | None = None
+    compacted_by: str | None = None
 
 
 def session_digest(

@@ -25,6 +25,7 @@ ActRule = Literal["ask", "refuse", "allow"]
 _ACT_RULES: dict[Category, frozenset[str]] = {
     "spend": frozenset({"ask", "refuse"}),
     "proposal": frozenset({"ask", "allow"}),
+    "document": frozenset({"ask", "refuse", "allow"}),
 }
 
 JOBS = ("migrate", "index", "provision")

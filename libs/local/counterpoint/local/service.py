@@ -37,7 +37,16 @@ COMMANDS: Mapping[ServiceName | JobName, tuple[str, ...]] = {
 
 NATS_TLS = ("NATS_CA", "NATS_CERT", "NATS_KEY")
 """Settings of TLS to the bus."""
-_OUTSIDE = ("MODEL", "MODEL_MANAGER", "MODEL_DEVELOPER", "EMBEDDING_MODEL", "EMBEDDING_MODELS", "SEARCH_URL")
+_OUTSIDE = (
+    "MODEL",
+    "MODEL_MANAGER",
+    "MODEL_DEVELOPER",
+    "MODEL_ROUTER",
+    "MODEL_SESSIONS",
+    "EMBEDDING_MODEL",
+    "EMBEDDING_MODELS",
+    "SEARCH_URL",
+)
 """Settings that configure a provider. Without any of them the manager gets no provider keys."""
 _FOLDER = "file:"
 _CAPABILITY_LIFE_S = 8 * 86_400.0

@@ -8,6 +8,7 @@ from counterpoint.client import Gateway, Memory
 from counterpoint.developer.agent.acts import INVESTIGATION
 from counterpoint.developer.agent.conclusion import conclude_investigation
 from counterpoint.developer.agent.form import Form
+from counterpoint.developer.agent.lane_step import choose_lane
 from counterpoint.developer.agent.planning import PLAN, conclude_plan
 from counterpoint.developer.agent.step_runner import InvestigationRunner
 from counterpoint.developer.evidence.calibration import Calibration, load_calibration
@@ -32,11 +33,11 @@ _FORMS = {"investigate": INVESTIGATION, "plan": PLAN, "build": PLAN}
 
 def register(service: Service, settings: DeveloperSettings) -> None:
     """Register the handler of delegated tasks."""
-    gateway, planner = settings.gateway(), settings.planner()
+    gateway, planner, chooser = settings.gateway(), settings.planner(), settings.chooser()
     calibration = load_calibration(settings.calibration_file)
 
     async def handler(message: TaskDelegated, memory: Memory) -> Commit:
-        return await handle_delegated(message, memory, gateway, calibration, settings.deadlines, planner)
+        return await handle_delegated(message, memory, gateway, calibration, settings.deadlines, planner, chooser)
 
     service.on(TaskDelegated)(handler)
 
@@ -48,13 +49,16 @@ async def handle_delegated(
     calibration: Calibration | None = None,
     deadlines: Deadlines = DEADLINES,
     planner: Gateway | None = None,
+    chooser: Gateway = OFFLINE,
 ) -> Commit:
     """Return the commit of a delegated task: an answer, a proposal or a stop.
 
     A question without an override is answered in steps. Offline they are one commit. If memory refuses it, the steps
     are repeated one by one, so that only the refused step falls back. With a model, a failure without an override is
-    investigated in steps; a plan is written in steps with the model of `planner`, if that is given.
+    investigated in steps; a plan is written in steps with the model of `planner`, if that is given. The model of
+    `chooser` may move a task to the lane of questions.
     """
+    message = await choose_lane(message, memory, chooser)
     calibration = calibration or load_calibration()
     form, writer = form_of(message), gateway if message.lane == "investigate" else planner or gateway
     if form is not None and writer.model is not None:

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from counterpoint.client import Gateway, Memory
-from counterpoint.client.replay import Handler, replay_lines
+from counterpoint.client.replay import Handler, RecordedGateway, replay_lines
+from counterpoint.developer.agent.lane_step import KEY
 from counterpoint.developer.evidence.calibration import Calibration, load_calibration
-from counterpoint.developer.handlers import handle_delegated
+from counterpoint.developer.handlers import OFFLINE, handle_delegated
 from counterpoint.developer.settings import Deadlines
 from counterpoint.proto.memory import Commit
 from counterpoint.proto.tasks import TaskDelegated
@@ -19,10 +20,14 @@ def handlers(policy: Mapping[str, Any], gateway: Gateway) -> Mapping[str, Handle
     shipped = load_calibration()
     calibration = Calibration.model_validate(_merged(shipped.model_dump(), policy.get("calibration", {})))
 
+    chooser, rest = OFFLINE, gateway
+    if isinstance(gateway, RecordedGateway):
+        chooser, rest = gateway.among(lambda key: key == KEY), gateway.among(lambda key: key != KEY)
+
     async def delegated(message: TaskDelegated, memory: Memory) -> Commit:
         task = message.task.model_copy(update={"deadline": None})
         untimed = message.model_copy(update={"task": task})
-        return await handle_delegated(untimed, memory, gateway, calibration, _UNLIMITED)
+        return await handle_delegated(untimed, memory, rest, calibration, _UNLIMITED, chooser=chooser)
 
     return {TaskDelegated.TYPE: delegated}
 

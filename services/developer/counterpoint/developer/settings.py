@@ -30,6 +30,7 @@ class DeveloperSettings(BusSettings):
     model: str | None = None
     model_developer: str | None = None
     model_manager: str | None = None
+    model_router: str | None = None
     search_url: str | None = None
     gateway_url: str | None = None
 
@@ -47,3 +48,7 @@ class DeveloperSettings(BusSettings):
     def planner(self) -> Gateway:
         """Return the gateway with the model that writes plans, the manager's."""
         return Gateway(self.gateway_url, model=self.model_manager or self.model)
+
+    def chooser(self) -> Gateway:
+        """Return the gateway with the model that may choose a lane, the one that is named for it."""
+        return Gateway(self.gateway_url, model=self.model_router)

@@ -35,11 +35,19 @@ class ApprovalDesk:
         if not approvals.is_current(history, message):
             return None
         act, writes = await self._refused_call(memory, history)
-        act = act or approvals.held_proposal(history, message, self._policy)
+        act = (
+            act
+            or approvals.held_proposal(history, message, self._policy)
+            or approvals.held_documents(history, message, self._policy)
+        )
         if act is None:
             return None
         approval_id = memory.id("approval")
         return approvals.hold(history, message, act, approval_id, memory.now, self._policy), writes
+
+    def permitted(self, history: TaskHistory, message: TaskWorked) -> TaskWorked:
+        """Return a result without what the policy refuses."""
+        return approvals.permitted(history, message, self._policy)
 
     async def on_decided(self, memory: Memory, history: TaskHistory, message: ApprovalDecided) -> Decision:
         """Act on the decision in the record. A message without it has no effect."""
@@ -89,10 +97,14 @@ class ApprovalDesk:
         return approvals.ask_again(history, act, memory.id("approval"), memory.now, self._policy), ()
 
     def _not_approved(self, memory: Memory, history: TaskHistory, approval: Approval) -> TaskUpdate:
-        if approval.category != "spend":
+        if approval.category == "proposal":
             return approvals.drop(history, approval, memory.now)
+        if approval.category == "document":
+            return approvals.release(history, approval, memory.now)
         message = TaskWorked.model_validate(approval.held)
-        act = approvals.held_proposal(history, message, self._policy)
+        act = approvals.held_proposal(history, message, self._policy) or approvals.held_documents(
+            history, message, self._policy
+        )
         if act is None:
             return approvals.release(history, approval, memory.now)
         decided = approvals.decided(history, approval)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from counterpoint.guard.policy import ApprovalPolicy
 from counterpoint.manager.developer_results import apply_result, decided_reason, in_shadow, resumed_messages
 from counterpoint.manager.escalation import escalate_budget, escalate_rejection
+from counterpoint.manager.plans import documents_text, without_plans
 from counterpoint.manager.task_history import TaskHistory
 from counterpoint.manager.task_update import ReasoningStep, TaskUpdate, with_attempt, with_transition, without_effect
 from counterpoint.manager.workflow import AWAITS_APPROVAL, AWAITS_DOCUMENTS, WORKING, WorkflowEvent, transition
@@ -58,6 +59,22 @@ def held_proposal(history: TaskHistory, message: TaskWorked, policy: ApprovalPol
     if policy.act("proposal", task.autonomy, task.project) != "ask":
         return None
     return HeldAct("proposal", message.text)
+
+
+def held_documents(history: TaskHistory, message: TaskWorked, policy: ApprovalPolicy) -> HeldAct | None:
+    """Return the act of storing the documents of a result, if it needs an approval."""
+    task = history.task
+    if not message.plans or policy.act("document", task.autonomy, task.project) != "ask":
+        return None
+    return HeldAct("document", documents_text(message))
+
+
+def permitted(history: TaskHistory, message: TaskWorked, policy: ApprovalPolicy) -> TaskWorked:
+    """Return a result without documents if the policy refuses to store them."""
+    task = history.task
+    if not message.plans or policy.act("document", task.autonomy, task.project) != "refuse":
+        return message
+    return without_plans(message, "the policy of this project does not let agents store documents")
 
 
 def hold(
@@ -137,8 +154,15 @@ def lift(history: TaskHistory, now: datetime, *, applied: bool) -> TaskUpdate:
 
 
 def release(history: TaskHistory, approval: Approval, now: datetime) -> TaskUpdate:
-    """Go on with the held result: an approved proposal, or what was made without the refused call."""
+    """Go on with the held result: an approved proposal, documents to store, or what was made without the refused call.
+
+    Only exactly the documents that were approved are stored.
+    """
     message, history = TaskWorked.model_validate(approval.held), decided(history, approval)
+    if approval.category == "document" and not (
+        approval.decision == "approved" and documents_text(message) == approval.artifact
+    ):
+        message = without_plans(message, "the documents were not approved, so none is stored")
     if approval.category == "proposal":
         shown = {"text": approval.artifact, "artifact_sha256": approval.artifact_sha256}
         message = message.model_copy(update=shown)
@@ -197,7 +221,11 @@ def _approval(
     history: TaskHistory, message: TaskWorked, act: HeldAct, approval_id: str, now: datetime, policy: ApprovalPolicy
 ) -> Approval:
     task = history.task
-    what = "a limit refused a model call" if act.category == "spend" else f"attempt {message.attempt} is proposed"
+    what = {
+        "spend": "a limit refused a model call",
+        "proposal": f"attempt {message.attempt} is proposed",
+        "document": f"attempt {message.attempt} has {len(message.plans)} documents to store",
+    }[act.category]
     return Approval(
         approval_id=approval_id,
         project=task.project,

@@ -7,6 +7,7 @@ from typing import Any
 from counterpoint.manager.attempts import with_attempts
 from counterpoint.manager.escalation import escalate_stop, escalate_trigger, guard_for_needs
 from counterpoint.manager.knowledge import describe_confidence, has_risen
+from counterpoint.manager.plans import artifacts_of, plans_of
 from counterpoint.manager.task_history import TaskHistory
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import ReasoningStep, TaskUpdate, with_attempt, with_transition, without_effect
@@ -141,6 +142,7 @@ def _answered(history: TaskHistory, message: TaskWorked, now: datetime) -> TaskU
             *resumed_messages(history, message),
             completion(history, task, resolution, result, message.findings, now),
         ),
+        plans=plans_of(history.task, message, now),
     )
 
 
@@ -231,6 +233,7 @@ def _stopped(history: TaskHistory, message: TaskWorked, now: datetime, *, reasse
         task=task,
         messages=(*resumed_messages(history, message), _escalated(task, message)),
         timers=(("reassess", reassess_at),) if reassess_at and row.to == AWAITS_DOCUMENTS else (),
+        plans=plans_of(history.task, message, now),
     )
 
 
@@ -245,7 +248,8 @@ def _without_hidden(task: Task, message: TaskWorked) -> TaskWorked:
 def _shown(history: TaskHistory, message: TaskWorked) -> dict[str, Any]:
     """Return the fields of a task that waits with a result that is not offered."""
     findings = with_attempts(_with_plan(message), history.ordered_attempts)
-    return {"proposal": message.text, "confidence": message.confidence, "findings": findings}
+    artifacts = artifacts_of(message) or history.task.artifacts
+    return {"proposal": message.text, "confidence": message.confidence, "findings": findings, "artifacts": artifacts}
 
 
 def _escalated(task: Task, message: TaskWorked) -> TaskEscalated:
@@ -259,6 +263,7 @@ def _escalated(task: Task, message: TaskWorked) -> TaskEscalated:
         searched_for=message.searched_for,
         confidence=task.confidence,
         findings=task.findings or Findings(),
+        artifacts=task.artifacts,
     )
 
 

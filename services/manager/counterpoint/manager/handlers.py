@@ -3,14 +3,16 @@
 from datetime import datetime
 
 from counterpoint.bus import Service
-from counterpoint.client import Memory, put, records
+from counterpoint.client import Gateway, Memory, put, records, send
 from counterpoint.guard.policy import ApprovalPolicy, policy
 from counterpoint.manager import developer_results, interventions, outcomes
 from counterpoint.manager.approval_handlers import ApprovalDesk, Decision, with_warnings
 from counterpoint.manager.approvals import is_current
 from counterpoint.manager.declared_links import changes_card
 from counterpoint.manager.knowledge import INGESTED, ends_ingest, ingested_since
+from counterpoint.manager.plans import remember_report
 from counterpoint.manager.routing import first_attempt
+from counterpoint.manager.session_summary import on_summarize
 from counterpoint.manager.sessions import session_id_of, with_task
 from counterpoint.manager.shadow import on_shadow_due
 from counterpoint.manager.task_commit import task_commit
@@ -26,7 +28,7 @@ from counterpoint.proto.incident_settings import STORE as SETTINGS
 from counterpoint.proto.incident_settings import IncidentSettings, ShadowDue, effective_settings, ids_for
 from counterpoint.proto.interventions import AmendTask, CancelTask, TaskOverridden
 from counterpoint.proto.memory import Commit, Get, List, RecordsChanged, Write
-from counterpoint.proto.records import SessionRecord
+from counterpoint.proto.sessions import SessionRecord, SummarizeSession
 from counterpoint.proto.tasks import Task, TaskDue, TaskRouted, TaskWorked
 
 PAGE = 100
@@ -36,11 +38,12 @@ NEWEST = 20
 
 
 class ManagerHandlers:
-    """Handlers of the manager under task limits."""
+    """Handlers of the manager under task limits. The model of `gateway` compacts sessions."""
 
-    def __init__(self, limits: TaskLimits, approvals: ApprovalDesk) -> None:
+    def __init__(self, limits: TaskLimits, approvals: ApprovalDesk, gateway: Gateway | None = None) -> None:
         self.limits = limits
         self._approvals = approvals
+        self._gateway = gateway or Gateway(None)
 
     async def on_routed(self, message: TaskRouted, memory: Memory) -> Commit:
         """Make the record of the task, join its session, set its deadline, and delegate attempt 1."""
@@ -56,7 +59,7 @@ class ManagerHandlers:
             return self._commit(memory, history, without_effect(history, "a routing"), message.action_id)
         session_item = sessions.items[0] if sessions.items else None
         session = with_task(next(iter(records(sessions.items, SessionRecord)), None), message, memory.now)
-        return task_commit(
+        commit = task_commit(
             memory,
             self.limits,
             first_attempt(
@@ -69,6 +72,14 @@ class ManagerHandlers:
             after=(message.action_id,),
             writes=(put("sessions", session_id, session, existing=session_item),),
         )
+        if len(session.task_ids) < 2:
+            return commit
+        summarize = SummarizeSession(task_id=message.task_id, session_id=session_id)
+        return commit.model_copy(update={"messages": (*commit.messages, send(summarize))})
+
+    async def on_summarize(self, message: SummarizeSession, memory: Memory) -> Commit:
+        """Compact what the earlier tasks of a session came to."""
+        return await on_summarize(message, memory, self._gateway)
 
     async def on_worked(self, message: TaskWorked, memory: Memory) -> Commit:
         """Propose, complete, escalate or resume by the developer's result, return it, or hold it for an approval.
@@ -76,6 +87,7 @@ class ManagerHandlers:
         Warnings of soft limits that its calls have reached are passed on.
         """
         history = await with_spend(memory, await read_task_history(memory, message.task_id))
+        message = self._approvals.permitted(history, message)
         update, writes = with_warnings(history, *await self._on_worked(memory, history, message))
         return self._commit(memory, history, update, message.action_id, writes=writes)
 
@@ -97,7 +109,9 @@ class ManagerHandlers:
     async def on_outcome(self, message: TaskOutcomeReported, memory: Memory) -> Commit:
         """Record the outcome of an attempt; complete the task, try again, or escalate."""
         history = await with_spend(memory, await read_task_history(memory, message.task_id))
-        update = outcomes.on_outcome(history, message, memory.now, self.limits)
+        update = remember_report(history, message, memory.now) or outcomes.on_outcome(
+            history, message, memory.now, self.limits
+        )
         return self._commit(memory, history, update, history.task.attempt_action_id, message.action_id)
 
     async def on_overridden(self, message: TaskOverridden, memory: Memory) -> Commit:
@@ -176,9 +190,14 @@ class ManagerHandlers:
         )
 
 
-def register(service: Service, limits: TaskLimits | None = None, approvals: ApprovalPolicy | None = None) -> None:
+def register(
+    service: Service,
+    limits: TaskLimits | None = None,
+    approvals: ApprovalPolicy | None = None,
+    gateway: Gateway | None = None,
+) -> None:
     """Register the handlers with the service. `approvals` replaces the part of the policy file."""
-    handlers = ManagerHandlers(limits or TaskLimits(), ApprovalDesk(approvals or policy().approvals))
+    handlers = ManagerHandlers(limits or TaskLimits(), ApprovalDesk(approvals or policy().approvals), gateway)
     service.on(TaskRouted)(handlers.on_routed)
     service.on(TaskWorked)(handlers.on_worked)
     service.on(TaskOutcomeReported)(handlers.on_outcome)
@@ -188,6 +207,7 @@ def register(service: Service, limits: TaskLimits | None = None, approvals: Appr
     service.on(CancelTask)(handlers.on_cancel)
     service.on(TaskDue)(handlers.on_due)
     service.on(ShadowDue)(on_shadow_due)
+    service.on(SummarizeSession)(handlers.on_summarize)
     service.on(RecordsChanged)(handlers.on_changed)
 
 

@@ -10,7 +10,7 @@ from counterpoint.manager.settings import ManagerSettings
 async def manage(settings: ManagerSettings) -> None:
     """Handle messages until SIGTERM, and serve the gateway where a provider is configured."""
     service = Service("manager", settings)
-    register(service, settings.task_limits())
+    register(service, settings.task_limits(), gateway=settings.summarizer())
     limits = settings.provider_limits()
     if not limits:
         return await service.run()

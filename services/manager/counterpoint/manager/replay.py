@@ -12,13 +12,14 @@ from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.proto.approvals import ApprovalDecided
 from counterpoint.proto.attempts import TaskOutcomeReported
 from counterpoint.proto.interventions import AmendTask, CancelTask, TaskOverridden
+from counterpoint.proto.sessions import SummarizeSession
 from counterpoint.proto.tasks import TaskDue, TaskRouted, TaskWorked
 
 
 def handlers(policy: Mapping[str, Any], gateway: Gateway) -> Mapping[str, Handler]:
     """Return the handlers of tasks under the `limits` of a policy. Raises `TypeError` for a limit that does not
     exist."""
-    manager = ManagerHandlers(TaskLimits(**policy.get("limits", {})), ApprovalDesk(shipped.policy().approvals))
+    manager = ManagerHandlers(TaskLimits(**policy.get("limits", {})), ApprovalDesk(shipped.policy().approvals), gateway)
     return {
         TaskRouted.TYPE: manager.on_routed,
         TaskWorked.TYPE: manager.on_worked,
@@ -28,6 +29,7 @@ def handlers(policy: Mapping[str, Any], gateway: Gateway) -> Mapping[str, Handle
         CancelTask.TYPE: manager.on_cancel,
         ApprovalDecided.TYPE: manager.on_decided,
         TaskDue.TYPE: manager.on_due,
+        SummarizeSession.TYPE: manager.on_summarize,
     }
 
 

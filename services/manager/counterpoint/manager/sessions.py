@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from counterpoint.proto.ids import derived_id
-from counterpoint.proto.records import SessionRecord
+from counterpoint.proto.sessions import SessionRecord
 from counterpoint.proto.tasks import TaskRouted
 
 REMEMBERED_TASKS = 20

@@ -6,11 +6,12 @@ from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
 from counterpoint.bus import BusSettings
-from counterpoint.client.gateway import RELATIONS_JOB
+from counterpoint.client.gateway import RELATIONS_JOB, Gateway
 from counterpoint.manager.gateway.provider_limits import ProviderLimits
 from counterpoint.manager.task_limits import TaskLimits
 
 _FOLDER = "file:"
+_ANY_HOST = frozenset({"0.0.0.0", "::", ""})
 
 
 class ManagerSettings(BusSettings):
@@ -30,6 +31,8 @@ class ManagerSettings(BusSettings):
     model: str | None = None
     model_manager: str | None = None
     model_developer: str | None = None
+    model_router: str | None = None
+    model_sessions: str | None = None
     model_fallbacks: Annotated[tuple[str, ...], NoDecode] = ()
     embedding_model: str | None = None
     embedding_models: Annotated[frozenset[str], NoDecode] = frozenset()
@@ -51,7 +54,7 @@ class ManagerSettings(BusSettings):
         """Return the providers of the gateway; a model in a folder runs in the memory service."""
         named = (self.embedding_model, *sorted(self.embedding_models))
         embedding = [name for name in named if name and not name.startswith(_FOLDER)]
-        models = (self.model, self.model_manager, self.model_developer)
+        models = (self.model, self.model_manager, self.model_developer, self.model_router, self.model_sessions)
         return ProviderLimits(
             models=tuple(dict.fromkeys(model for model in models if model)),
             fallbacks=tuple(dict.fromkeys(self.model_fallbacks)),
@@ -63,6 +66,12 @@ class ManagerSettings(BusSettings):
             max_tokens=self.gateway_max_tokens,
             job_tokens={f"job:{RELATIONS_JOB}": self.relations_tokens},
         )
+
+    def summarizer(self) -> Gateway:
+        """Return the client of the own gateway with the model that compacts sessions, the one that is named for it."""
+        host = "127.0.0.1" if self.gateway_host in _ANY_HOST else self.gateway_host
+        url = f"http://[{host}]" if ":" in host else f"http://{host}"
+        return Gateway(f"{url}:{self.gateway_port}", model=self.model_sessions)
 
     def task_limits(self) -> TaskLimits:
         """Return the limits of one task."""

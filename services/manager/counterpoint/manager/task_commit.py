@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from counterpoint.client import Memory, act, decide, put, send
 from counterpoint.manager.attempts import UNKNOWN, outcomes_by_number
+from counterpoint.manager.plans import note_of
 from counterpoint.manager.routing import request_of
-from counterpoint.manager.task_history import TaskHistory
+from counterpoint.manager.task_history import PLANNER_MEMORY, PLANS, TaskHistory
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import TaskUpdate
 from counterpoint.manager.timers import needed_timers, running_timers, set_timer
@@ -67,6 +69,7 @@ def task_commit(
         known = history.attempts.get(learned.attempt) if history else None
         writes.append(put("attempts", learned.attempt_id, learned, existing=known[1] if known else None))
     writes += _approval_writes(approvals, history)
+    writes += _plan_writes(update, history, memory.now)
     messages += [send(message) for message in update.messages]
     if update.task:
         record = _stored(update.task, update, history, head[0])
@@ -97,6 +100,23 @@ def _approval_writes(approvals: Mapping[str, Approval], history: TaskHistory | N
         for approval_id, approval in approvals.items()
         if approval_id not in items or approval != items[approval_id][0]
     ]
+
+
+def _plan_writes(update: TaskUpdate, history: TaskHistory | None, now: datetime) -> list[Write]:
+    """Return the records of the plan of a task, and what it came to if the task ends."""
+    known = history.plans if history else {}
+    writes = [
+        put(PLANS, plan.plan_id, plan, existing=known[plan.plan_id][1] if plan.plan_id in known else None)
+        for plan in update.plans
+    ]
+    plans = {plan_id: plan for plan_id, (plan, _) in known.items()} | {plan.plan_id: plan for plan in update.plans}
+    note, task = update.plan_note, update.task
+    if task and task.ended_at and task.task_id in plans and history and not history.workflow_state.ended:
+        note = note_of(task, plans[task.task_id], now)
+    if note:
+        existing = history.plan_note[1] if history and history.plan_note else None
+        writes.append(put(PLANNER_MEMORY, note.task_id, note, existing=existing))
+    return writes
 
 
 def _never_offered(

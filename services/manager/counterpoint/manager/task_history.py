@@ -13,8 +13,13 @@ from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import Source
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.memory import Get, Item, List
+from counterpoint.proto.plans import PlanNote, PlanRecord
 from counterpoint.proto.tasks import State, Task, WaitingFor
 
+PLANS, PLANNER_MEMORY = "plans", "planner_memory"
+PLANNED_KINDS = frozenset({"plan", "develop"})
+"""Kinds of tasks that have a plan."""
+PLANS_MAX = 100
 RETRY_UNKNOWN_S = 0.2
 """Retry delay for a message that arrives before the routing of its task."""
 
@@ -23,7 +28,8 @@ RETRY_UNKNOWN_S = 0.2
 class TaskHistory:
     """A task and its attempts by number, with the versions read.
 
-    `approval`: the approval that the task waits for. `spend`: what a live task has spent, if that was read.
+    `approval`: the approval that the task waits for. `spend`: what a live task has spent, if that was read. `plans`:
+    the records of its plan by id, `plan_note`: what the plan came to.
     """
 
     task: Task
@@ -32,6 +38,8 @@ class TaskHistory:
     spend: SpendRecord = field(default_factory=SpendRecord)
     spend_item: Item | None = None
     approval: tuple[Approval, Item] | None = None
+    plans: dict[str, tuple[PlanRecord, Item]] = field(default_factory=dict)
+    plan_note: tuple[PlanNote, Item] | None = None
 
     @property
     def workflow_state(self) -> WorkflowState:
@@ -75,9 +83,22 @@ async def read_task_history(memory: Memory, task_id: str) -> TaskHistory:
         raise Transient(f"task {task_id} has no record yet", retry_after_s=RETRY_UNKNOWN_S)
     known = [item async for page in memory.pages(attempts, first) for item in page.items]
     history = task_history(tasks.items[0], known)
+    history = await _with_plans(memory, history)
     pending = history.task.approval
     item = await memory.get(APPROVALS, pending.approval_id) if pending else None
     return replace(history, approval=(record(item, Approval), item)) if item else history
+
+
+async def _with_plans(memory: Memory, history: TaskHistory) -> TaskHistory:
+    """Add the records of the plan of a live task, and what that of an ended one came to."""
+    task_id = history.task.task_id
+    if history.task.kind not in PLANNED_KINDS:
+        return history
+    if not history.workflow_state.ended:
+        (found,) = await memory.query(List(store=PLANS, task_id=task_id, limit=PLANS_MAX))
+        return replace(history, plans={item.id: (plan, item) for item, plan in readable(found.items, PlanRecord)})
+    item = await memory.get(PLANNER_MEMORY, task_id)
+    return replace(history, plan_note=(record(item, PlanNote), item)) if item else history
 
 
 async def with_spend(memory: Memory, history: TaskHistory) -> TaskHistory:

@@ -16,6 +16,7 @@ from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.line import ActionKind
 from counterpoint.proto.messages import Message
+from counterpoint.proto.plans import PlanNote, PlanRecord
 from counterpoint.proto.tasks import Task
 
 
@@ -34,7 +35,8 @@ class TaskUpdate:
     `steps`: the reasoning, in order. `decision`: a short text; without it only the actions are written. `task`: the new
     record. `delegate`: the purpose of a delegation to the developer. `learned`: new records of attempts.
     `timers`: timers to set besides those of the new state, with their due times. `approvals`: new records of approvals.
-    `warnings`: soft limits that calls of the task have reached.
+    `plans`: new records of its plan, `plan_note`: what it came to. `warnings`: soft limits that calls of the task have
+    reached.
     """
 
     steps: tuple[ReasoningStep, ...]
@@ -46,6 +48,8 @@ class TaskUpdate:
     learned: tuple[Attempt, ...] = ()
     timers: tuple[tuple[Timer, datetime], ...] = ()
     approvals: tuple[Approval, ...] = ()
+    plans: tuple[PlanRecord, ...] = ()
+    plan_note: PlanNote | None = None
     warnings: tuple[str, ...] = ()
 
 

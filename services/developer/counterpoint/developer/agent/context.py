@@ -11,7 +11,8 @@ from counterpoint.developer.evidence.search_query import QUERY_CHARS
 from counterpoint.developer.policies.commits import ReviewNote
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.memory import Get, HybridSearch, Item, Line, List
-from counterpoint.proto.records import PlanNote, SessionRecord
+from counterpoint.proto.plans import PlanNote
+from counterpoint.proto.sessions import SessionRecord, SessionSummary, summary_id
 from counterpoint.proto.tasks import TaskDelegated
 
 LINE_CHARS = 32_000
@@ -28,20 +29,22 @@ PLANNED = frozenset({"plan", "build"})
 
 
 async def read_context(memory: Memory, message: TaskDelegated, known: Iterable[EarlierAttempt]) -> tuple[Reading, ...]:
-    """Return the readings about what was done before: the line of the task, newest action first, the attempts of its
-    session, what the reviewer objected to in similar tasks, and for a plan what similar plans came to.
+    """Return the readings about what was done before: the line of the task, newest action first, the summary and the
+    attempts of its session, what the reviewer objected to in similar tasks, and for a plan what similar ones came to.
 
     Actions and reviews of this delivery are left out, so that a redelivery reads the same.
     """
     text = failure_of_task(message.task).text[:QUERY_CHARS]
-    line, session, reviews, *plans = await memory.query(
+    line, session, compacted, reviews, *plans = await memory.query(
         Line(task_id=message.task_id, newest_first=True, limit=ACTIONS + OWN_ACTIONS),
         Get(store="sessions", id=message.session_id),
+        Get(store="sessions", id=summary_id(message.session_id)),
         HybridSearch(store="judge_memory", text=text, k=REVIEWS),
         *([HybridSearch(store="planner_memory", text=text, k=PLANS)] if message.lane in PLANNED else []),
     )
     return (
         *_line_readings(item for item in line.items if datetime.fromisoformat(item.body["at"]) < memory.now),
+        *(record_reading("session", item, record(item, SessionSummary).summary) for item in compacted.items),
         *(await _session_readings(memory, message, session.items, known)),
         *_review_readings(memory, message, reviews.items),
         *(reading for result in plans for reading in _plan_readings(memory, message, result.items)),

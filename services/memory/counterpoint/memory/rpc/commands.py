@@ -82,7 +82,7 @@ class CommandHandler:
         store = _store(command)
         writes = store != "projections"
         grant, _ = await self._authority.authorise(caller, origin, (Access(store, "write" if writes else "read"),))
-        self._authority.newest(caller, origin)
+        self._authority.newest(grant, caller, origin)
         if writes:
             agent = self._policy.services[grant.audience].agents[0]
             rule = diode.write(self._policy, grant, store, agent, None, self._policy.store_level(store))

@@ -38,7 +38,7 @@ class CommitHandler:
         origin, commit = request.origin, request.commit
         accesses = accesses_of(commit)
         grant, integrity = await self.authority.authorise(caller, origin, accesses)
-        self.authority.newest(caller, origin)
+        self.authority.newest(grant, caller, origin)
         memories = self._memories(caller, request, command=resend is not None)
         wrong = self.takebacks.wrong(origin.project, memories)
         if wrong is not None:

@@ -19,7 +19,7 @@ class GatewayTokens:
         grant, _ = await self._authority.authorise(caller, origin)
         if await self._authority.causes.has_ended(grant):
             raise Denied(ErrorCode.ENDED, "a task that has not ended")
-        self._authority.newest(caller, origin)
+        self._authority.newest(grant, caller, origin)
         cause, _ = await self._authority.causes.of(origin)
         read = require_read_set(lambda: self._authority.reads.so_far(key_of(caller, origin), request.reads))
         label = cause.with_(read.provenance).label

@@ -74,7 +74,7 @@ class QueryHandler:
             cause, _ = await self._authority.causes.of(origin)
             if any(diode.read_after_end(self._policy, cause.type, access.store) for access in accesses):
                 raise Denied(ErrorCode.ENDED, "a task that has not ended")
-        self._authority.newest(caller, origin)
+        self._authority.newest(grant, caller, origin)
         if any(isinstance(query, Reembed | Health) for query in request.queries):
             return await self._alone(origin, request.queries)
         started = time.perf_counter()

@@ -10,7 +10,7 @@ from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import Get, List
 from counterpoint.proto.messages import Id
-from counterpoint.proto.records import SessionRecord
+from counterpoint.proto.sessions import SessionRecord, SessionSummary, summary_id
 from counterpoint.proto.tasks import Task
 from counterpoint.router.api.body import reply
 from counterpoint.router.api.context import Context
@@ -34,10 +34,14 @@ async def session(
     if item is None:
         raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="session_id", problem="is not a known session"),))
     known = record(item, SessionRecord)
-    found = await memory.query(
+    compacted, *found = await memory.query(
+        Get(store="sessions", id=summary_id(session_id)),
         *(Get(store="tasks", id=task_id) for task_id in known.task_ids),
         *(List(store="attempts", task_id=task_id, limit=_ATTEMPTS) for task_id in known.task_ids),
     )
     tasks = [task for result in found[: len(known.task_ids)] for task in records(result.items, Task)]
     attempts = [one for result in found[len(known.task_ids) :] for one in records(result.items, Attempt)]
-    return reply(session_digest(known, tasks, attempts, tokens))
+    digest = session_digest(known, tasks, attempts, tokens)
+    for summary in records(compacted.items, SessionSummary):
+        digest = digest.model_copy(update={"compacted": summary.summary, "compacted_by": summary.by})
+    return reply(digest)

@@ -39,8 +39,8 @@ def check_outcome(task: Task, report: ReportOutcome, evidence: Evidence) -> None
 def is_late(task: Task, report: ReportOutcome | None = None) -> bool:
     """Return whether an intervention comes after the end of a task and has no effect.
 
-    Still effective are the outcome of a proposal that had none, and a report that replaces an observation. A repeated
-    report is not late.
+    Still effective are the outcome of a proposal or a plan that had none, and a report that replaces an observation. A
+    repeated report is not late.
     """
     if task.state not in ENDED:
         return False
@@ -50,7 +50,7 @@ def is_late(task: Task, report: ReportOutcome | None = None) -> bool:
     if _explains(task, report):
         return False
     if stored is None:
-        return task.resolution not in UNANSWERED
+        return task.resolution not in {*UNANSWERED, "planned"}
     differs = stored["outcome"] != _implied_outcome(task, report) and not _refines(stored, task, report)
     return bool(stored["evidence"] == "reported" and differs)
 

@@ -13,7 +13,7 @@ from counterpoint.proto.ingest import ContentType, Ingested, Recorded
 from counterpoint.proto.memory import HybridSearch, List
 from counterpoint.proto.messages import Id, Shape, Time
 from counterpoint.proto.providers import Provider, plain_name, provider_of
-from counterpoint.proto.records import SessionRecord
+from counterpoint.proto.sessions import SessionRecord
 from counterpoint.router.api.body import validate
 from counterpoint.router.api.context import RequestContext
 from counterpoint.router.api.documents import Documents, ingest_documents
