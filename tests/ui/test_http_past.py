@@ -7,6 +7,7 @@ import pytest
 from agents.router_house import PROJECT
 from ui.http_front import Running, listening, running
 
+from counterpoint.proto.ingest import IngestReply
 from counterpoint.router.api.application import HttpApi
 
 INCIDENT: dict[str, Any] = {
@@ -59,6 +60,14 @@ async def test_lessons_are_handed_over_in_parts_and_each_attempt_is_answered(fro
     assert response.json()["ignored"] == ["colour"]
     assert len(front.house.ingested) > 1
     assert {(request.origin.principal, request.origin.project) for request in front.house.ingested} == {("me", PROJECT)}
+
+
+async def test_a_memory_of_an_earlier_release_loses_no_lesson_silently(
+    front: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front.house, "_ingest", lambda request: IngestReply())
+    response = await front.me.post("/v1/lessons", json={"lessons": [LESSON]})
+    assert response.status_code == 503, response.text
 
 
 async def test_rows_of_the_index_are_handed_over(front: Running) -> None:

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from counterpoint.client import records
+from counterpoint.proto.errors import Transient
 from counterpoint.proto.incidents import PastIncident
 from counterpoint.proto.ingest import Recorded
 from counterpoint.proto.lessons import PastLesson
@@ -95,7 +96,10 @@ async def learn(body: Annotated[RequestBody[Lessons], json_body(Lessons, "ingest
     context, value = body.context, body.value
     became: list[Recorded] = []
     for portion in batches(value.lessons, context.resources.settings.ingest_request_bytes):
-        became += (await context.memory().bulk_import(lessons=portion)).lessons
+        results = (await context.memory().bulk_import(lessons=portion)).lessons
+        if len(results) != sum(len(lesson.attempts) for lesson in portion):
+            raise Transient("memory is of an earlier release, which cannot import lessons; upgrade it first")
+        became += results
     return reply(LessonImportResult(attempts=tuple(became), ignored=body.ignored))
 
 
