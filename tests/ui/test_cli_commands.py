@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
@@ -56,11 +57,15 @@ def run(*arguments: str, given: str | None = None) -> Any:
 
 def commands() -> dict[str, Any]:
     """Every command by its words."""
-    found: dict[str, Any] = {}
-    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
-        below = getattr(command, "commands", None)
-        found |= {f"{name} {word}": each for word, each in below.items()} if below else {name: command}
-    return found
+    return dict(_below("", get_command(app)))
+
+
+def _below(words: str, command: Any) -> Iterator[tuple[str, Any]]:
+    for name, each in command.commands.items():
+        if getattr(each, "commands", None):
+            yield from _below(f"{words}{name} ", each)
+        else:
+            yield f"{words}{name}", each
 
 
 def test_every_command_of_the_contract_is_there_in_a_panel() -> None:
