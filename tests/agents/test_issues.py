@@ -162,6 +162,15 @@ async def test_a_label_that_is_refused_stops_nothing_else(forge: ScriptedForge) 
     assert forge.issues[1].labels == []
 
 
+async def test_an_issue_names_that_of_the_incident_before(forge: ScriptedForge) -> None:
+    house = house_of(forge)
+    await house.open()
+    await house.open(task_id="incident-2", context={"previous_incident": "incident-1"})
+    await house.open(task_id="incident-3", context={"previous_incident": "unknown"})
+    assert "- the same job before: #1\n" in forge.issues[2].body
+    assert "before: #" not in forge.issues[1].body + forge.issues[3].body
+
+
 async def test_above_the_clearance_an_issue_has_ids_and_states_only(github: ScriptedForge) -> None:
     house = house_of(github)
     await house.open(label=2)
