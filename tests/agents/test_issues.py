@@ -162,6 +162,15 @@ async def test_a_label_that_is_refused_stops_nothing_else(forge: ScriptedForge) 
     assert forge.issues[1].labels == []
 
 
+async def test_an_issue_names_that_of_the_incident_before(forge: ScriptedForge) -> None:
+    house = house_of(forge)
+    await house.open()
+    await house.open(task_id="incident-2", context={"previous_incident": "incident-1"})
+    await house.open(task_id="incident-3", context={"previous_incident": "unknown"})
+    assert "- the same job before: #1\n" in forge.issues[2].body
+    assert "before: #" not in forge.issues[1].body + forge.issues[3].body
+
+
 async def test_above_the_clearance_an_issue_has_ids_and_states_only(github: ScriptedForge) -> None:
     house = house_of(github)
     await house.open(label=2)
@@ -273,6 +282,31 @@ async def test_a_router_killed_at_any_call_ends_with_the_same_issue(forge: Scrip
             break
         calls += 1
     assert calls > 5
+
+
+async def test_a_label_that_a_killed_router_has_put_is_taken_away(forge: ScriptedForge) -> None:
+    house = house_of(forge)
+    house.task()
+    await house.tell(proposed())
+    (due,) = [timer for timer in house.memory.timers if timer.type == IssueDue.TYPE]
+
+    def killed(asked: Asked) -> bool:
+        puts_labels = asked.path.endswith("/issues/1/labels") or "add_labels" in str(asked.body)
+        if asked.writes and puts_labels:
+            forge.answer(asked)
+        return asked.writes and puts_labels
+
+    forge.hang = killed
+    call = asyncio.create_task(house.deliver(due))
+    await forge.hangs.wait()
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    assert "counterpoint: proposed" in forge.issues[1].labels
+    forge.hang = lambda asked: False
+    house.restart()
+    await house.end()
+    await house.settle(HOUR)
+    assert forge.issues[1].labels == ["counterpoint"]
 
 
 async def test_two_processes_with_one_message_open_one_issue(github: ScriptedForge) -> None:
@@ -580,6 +614,19 @@ async def test_a_forge_that_asks_for_a_pause_gets_it_from_all_issues(
     await house.settle(HOUR)
     assert len(forge.issues) == 3
     assert not house.dead
+
+
+async def test_a_secondary_limit_does_not_wait_for_the_first_one(github: ScriptedForge) -> None:
+    house = house_of(github)
+    headers = {"X-RateLimit-Remaining": "4000", "X-RateLimit-Reset": "1772422200"}
+    github.before = lambda asked: (403, {"message": "You have exceeded a secondary rate limit"}, headers)
+    house.task()
+    await house.tell(proposed())
+    await house.settle(timedelta(seconds=30))
+    assert len(github.asked) == 1
+    github.before = lambda asked: None
+    await house.settle(timedelta(minutes=3))
+    assert len(github.issues) == 1
 
 
 async def test_a_limit_that_is_reached_pauses_before_it_is_exceeded(github: ScriptedForge) -> None:

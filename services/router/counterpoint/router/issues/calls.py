@@ -147,7 +147,8 @@ def pause_of(answer: Answer, now: datetime) -> float | None:
     if answer.retry_after_s is not None:
         return min(max(answer.retry_after_s, 1.0), PAUSE_LIMIT_S)
     reset = answer.headers.get("x-ratelimit-reset", answer.headers.get("ratelimit-reset", ""))
-    if reset.isdecimal() and len(reset) < 12:
+    # With calls remaining it is another limit that was exceeded, whose end nobody tells.
+    if remaining in ("0", None) and reset.isdecimal() and len(reset) < 12:
         return min(max(float(reset) - now.timestamp(), 1.0), PAUSE_LIMIT_S)
     return PAUSE_DEFAULT_S if limited else None
 

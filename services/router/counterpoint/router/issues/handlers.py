@@ -146,7 +146,14 @@ class IssueSync:
         task = record(item, Task)
         facts = (await facts_of(memory, (task.task_id,))).get(task.task_id, {})
         withheld = item.label > policy().level(tracker.clearance)
-        return task, content_of(tracker, task, summary_of(task, facts, withheld=withheld))
+        before = await self._number_before(tracker, task, memory)
+        return task, content_of(tracker, task, summary_of(task, facts, withheld=withheld), before)
+
+    async def _number_before(self, tracker: Tracker, task: Task, memory: Memory) -> int | None:
+        """Return the number of the issue of the same job's incident before this one."""
+        previous = (task.context or {}).get("previous_incident")
+        item = await memory.get(STORE, issue_id(tracker.name, previous)) if isinstance(previous, str) else None
+        return record(item, SyncedIssue).number if item else None
 
     async def _ended(self, item: Item, sync: SyncedIssue, outcome: Comparison, memory: Memory) -> Commit:
         """Return the commit of a comparison's outcome. Raises `Permanent` after the last attempt."""

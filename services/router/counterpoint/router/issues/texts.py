@@ -60,8 +60,8 @@ class IssueContent:
         return hashlib.sha256(self.details.encode()).hexdigest()
 
 
-def content_of(tracker: Tracker, task: Task, incident: IncidentSummary) -> IssueContent:
-    """Return our side of the issue of a task."""
+def content_of(tracker: Tracker, task: Task, incident: IncidentSummary, before: int | None = None) -> IssueContent:
+    """Return our side of the issue of a task. `before` is the number of the issue of the same job's last incident."""
     over = task.state in ENDED
     unanswered = task.resolution in UNANSWERED and not task.outcomes
     status = _STATUS_LABELS.get(incident.status)
@@ -69,7 +69,7 @@ def content_of(tracker: Tracker, task: Task, incident: IncidentSummary) -> Issue
     asks = _question(tracker) if over and task.needs and not incident.withheld else None
     return IssueContent(
         title=" ".join(incident.title.split()) or f"Task {task.task_id}",
-        details=_details(tracker, task, incident),
+        details=_details(tracker, task, incident, before),
         labels=(*tracker.labels, *((STATUS_PREFIX + status,) if status else ())),
         assignees=(login,) if login else (),
         closes=tracker.close and _is_settled(task),
@@ -129,12 +129,11 @@ def _is_settled(task: Task) -> bool:
     return task.state == "cancelled"
 
 
-def _details(tracker: Tracker, task: Task, incident: IncidentSummary) -> str:
+def _details(tracker: Tracker, task: Task, incident: IncidentSummary, before: int | None) -> str:
     plan = _plan(task) if not incident.withheld and task.kind == "plan" else None
-    parts = [
-        f"**{inert(incident.headline)}**",
-        "\n".join(f"- {name}: {code(value)}" for name, value in _facts(incident)),
-    ]
+    facts = [f"- {name}: {code(value)}" for name, value in _facts(incident)]
+    facts += [f"- the same job before: #{before}"] if before else []
+    parts = [f"**{inert(incident.headline)}**", "\n".join(facts)]
     if incident.error:
         parts += ["**Error**", block(incident.error)]
     if plan:
