@@ -8,6 +8,7 @@ from counterpoint.cli.demo.incident import LimitedQuestion
 from counterpoint.cli.demo.provider import SimulatedProvider
 from counterpoint.cli.demo.stage import DemoStage
 from counterpoint.cli.demo.task import is_ended, state
+from counterpoint.cli.errors import NotReachable
 from counterpoint.proto.tasks import Task
 
 
@@ -68,13 +69,19 @@ class LimitStory:
         transcript, calls = self.stage.transcript, self.provider.requests
         transcript.say(f"asked: {self.limited.question}")
         task = self.stage.submit({"kind": "question", "description": self.limited.question})
+        task = self.stage.wait_until(
+            task, "the task to wait for an approval", lambda now: now.waiting_for == "approval" or is_ended(now)
+        )
         transcript.check(
             "the call is over the limit: nothing was sent, and a person is asked",
             task.waiting_for == "approval" and self.provider.requests == calls,
             state(task),
         )
         where = {"project": self.stage.project, "task_id": task.task_id}
-        approval: dict[str, Any] = self.stage.cast.person.get("/v1/approvals", **where)["items"][0]
+        listed: list[dict[str, Any]] = self.stage.cast.person.get("/v1/approvals", **where)["items"]
+        if not listed:
+            raise NotReachable(f"task {task.task_id} waits for no approval: {state(task)}")
+        (approval,) = listed
         transcript.show(f"\n{approval['artifact']}\n")
         return task, approval
 
