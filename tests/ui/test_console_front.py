@@ -140,3 +140,14 @@ async def test_a_link_signs_in_once_and_leaves_no_code_in_the_address(front: Run
         assert code not in page.url
         assert not [url for url in asked if code in url]
         assert code not in await page.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie])")
+
+
+async def test_what_could_not_be_read_is_not_called_empty(front: Running, console: ConsoleBrowser) -> None:
+    page = await console.page(front.house.token_of("eve", "submit"))
+    await page.goto(NOW_PAGE)
+    await page.get_by_role("alert").filter(has_text="needs the role read").wait_for()
+    for text in ("Nothing is open.", "Nothing needs you.", "No decision yet."):
+        await expect(page.get_by_text(text)).to_be_hidden()
+    await page.goto(f"/#/incident/nothing?project={PROJECT}")
+    await page.get_by_role("alert").wait_for()
+    await expect(page.get_by_role("heading", name="Replay")).to_be_hidden()

@@ -4,6 +4,7 @@ import { get } from "./api.js";
 import { h, replace } from "./dom.js";
 import { stream } from "./event_stream.js";
 import { badge, clock, exactTime, number } from "./format.js";
+import { errorText } from "./notices.js";
 import { keep, to } from "./routes.js";
 
 const KEPT = 20_000;
@@ -60,6 +61,7 @@ class Log {
         after = items.at(-1)?.seq ?? null;
       } catch (error) {
         if (error.name === "AbortError") return;
+        this.mark("gap", `Earlier decisions could not be read: ${errorText(error)}`);
       }
     } else {
       this.mark("from", `From ${from} on.`, h("a", { href: to("now") }, "Show the newest"));

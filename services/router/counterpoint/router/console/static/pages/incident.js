@@ -31,13 +31,14 @@ export async function show(main, { path, query }, signal) {
   }
   const parts = Object.fromEntries(["head", "problem", "card", "why", "timeline", "graph", "attempts", "downstream", "replay"].map((name) => [name, h("div")]));
   const events = rawEvents();
-  main.append(parts.head, parts.problem,
+  parts.body = h("div", { hidden: true },
     h("div", { class: "columns" }, section("Card", parts.card), section("Why", parts.why)),
     section("Attempts and outcomes", parts.attempts),
     section("Who is hit", parts.downstream),
     h("div", { class: "columns" }, section("Timeline", parts.timeline), section("Line", parts.graph)),
     section("Raw events", events.element),
     section("Replay", parts.replay));
+  main.append(parts.head, parts.problem, parts.body);
   const view = new TaskView(taskId, parts, query.get("decision"), signal);
   await view.refresh();
   const refresh = refresher(() => view.refresh(), signal);
@@ -72,6 +73,7 @@ class TaskView {
         get("/v1/attempts", { task_id: this.taskId, limit: 100 }, options),
       ]);
       this.parts.problem.replaceChildren();
+      this.parts.body.hidden = false;
       document.title = `${card.title} – Counterpoint`;
       this.render("head", { card, task }, () => this.head(task, card));
       this.render("card", card, () => taskCard(card));

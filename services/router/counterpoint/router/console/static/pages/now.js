@@ -24,6 +24,8 @@ export async function show(main, parameters, signal) {
   const nothing = empty("Nothing is open.", "Failures that lineage reports, and tasks that are submitted, appear here.");
   const lane = h("ul", { class: "needs" });
   const quiet = empty("Nothing needs you.");
+  const lists = [openTable, nothing, quiet];
+  lists.forEach((each) => (each.hidden = true));
   const updateRows = keyed(rows, ({ task_id }) => task_id, incidentRow);
   const updateLane = needsLane(lane, () => refresh.now());
 
@@ -40,7 +42,10 @@ export async function show(main, parameters, signal) {
       replace(status, `${number(open.total)}${open.complete ? "" : " or more"} open, ${number(entries.length)} ${entries.length === 1 ? "needs" : "need"} you`);
       problem.replaceChildren();
     } catch (error) {
-      if (error.name !== "AbortError" && error.status !== 401) replace(problem, errorBox(error));
+      if (error.name === "AbortError" || error.status === 401) return;
+      replace(problem, errorBox(error));
+      // What could not be read is not empty.
+      nothing.hidden = quiet.hidden = true;
     }
   }, signal);
 
