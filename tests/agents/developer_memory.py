@@ -19,7 +19,12 @@ from counterpoint.proto.tasks import TaskDelegated
 Similarity = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
 
 START = datetime(2026, 11, 17, 6, 0, tzinfo=UTC)
-_TEXT = {"chunks": ("text",), "attempts": ("description", "error_message", "tried"), "judge_memory": ("text",)}
+_TEXT = {
+    "chunks": ("text",),
+    "attempts": ("description", "error_message", "tried"),
+    "judge_memory": ("text",),
+    "planner_memory": ("text",),
+}
 
 
 async def by_words(query: str, texts: Sequence[str]) -> list[float]:

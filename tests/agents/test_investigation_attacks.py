@@ -201,7 +201,7 @@ async def test_none_of_all_planted_instructions_leads_to_anything(carrier: str) 
 
 async def _successes(attacks: list[Attack], monkeypatch: pytest.MonkeyPatch) -> int:
     """The number of attacks whose act is proposed without the gate."""
-    monkeypatch.setattr(judge, "may_support", lambda reading: True)
+    monkeypatch.setattr(judge, "may_support", lambda *_: True)
     successes = 0
     for attack in attacks:
         found, rules, _, _ = await attacked(attack)

@@ -26,7 +26,7 @@ WITHOUT_MODEL = {
         "only the writing service reads them",
     ),
     **dict.fromkeys(("spend", "model_calls"), "only the gateway reads them, others as totals"),
-    "plans": "unused",
+    "plans": "texts of agents with arbitrary fields",
     **dict.fromkeys(("coder_memory", "planner_memory", "judge_memory"), "texts with arbitrary fields"),
 }
 """The stores without a model, with the reason."""

@@ -63,6 +63,8 @@ class ErrorCode(StrEnum):
     """
     ROLE = "role"
     """The principal lacks a role in the project. Ask an administrator for the role in `needed`."""
+    ORIGIN = "origin"
+    """The cookie of a browser came from a page of another site. Use the console, or send a bearer token."""
     PRINCIPAL = "principal"
     """The request names a principal that does not exist or is revoked. Create the principal."""
     PROJECT = "project"

@@ -35,6 +35,18 @@ class SessionRecord(Shape):
     continued_at: Time
 
 
+class PlanNote(Shape):
+    """A record of `planner_memory`: what the plan of a task came to. `outcome` is that of its task, or the one that was
+    reported since."""
+
+    task_id: Id
+    text: str
+    outcome: str
+    systems: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    at: Time
+
+
 class OwnedNode(Shape):
     """The fields of a job or dataset that services other than lineage read."""
 

@@ -10,6 +10,7 @@ from counterpoint.proto.errors import Problem
 from counterpoint.proto.findings import Findings, Objection
 from counterpoint.proto.messages import Blob, Id, Message, ProjectName, Shape, Time, Usd
 from counterpoint.proto.overrides import OverrideGiven, TaskConstraint
+from counterpoint.proto.plans import PlanDocument
 
 Kind = Literal["question", "troubleshoot", "develop", "plan"]
 Priority = Literal["low", "normal", "high", "urgent"]
@@ -164,7 +165,8 @@ class Need(Shape):
 class TaskWorked(Message):
     """The developer's result: an answer, a proposal, or a stop with its code.
 
-    A result with `objections` of the reviewer is to be made again, once.
+    A result with `objections` of the reviewer is to be made again, once. `plans` are documents about systems without a
+    provider.
     """
 
     TYPE: ClassVar[str] = "counterpoint.task.worked.v1"
@@ -182,6 +184,7 @@ class TaskWorked(Message):
     attempt_id: Id | None = None
     action_id: Id
     objections: tuple[Objection, ...] = ()
+    plans: tuple[PlanDocument, ...] = ()
 
 
 class TaskProposed(Message):

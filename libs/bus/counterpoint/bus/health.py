@@ -78,14 +78,18 @@ async def serve(server: HttpServer) -> None:
 
 
 def health_app(reasons: Callable[[], tuple[str, ...]], settings: Mapping[str, Any]) -> Starlette:
-    """Return the app of `/livez`, `/readyz` (503 with reasons), `/metrics` and `/settings` (effective settings)."""
+    """Return the app of `/livez`, `/readyz` (503 with reasons), `/metrics` and `/settings` (effective settings).
+
+    `/readyz?exclude=lease` does not wait for that reason: a standby has everything but the lease.
+    """
 
     async def livez(_: Request) -> Response:
         return PlainTextResponse("ok")
 
-    async def readyz(_: Request) -> Response:
-        missing = reasons()
-        return JSONResponse({"ready": not missing, "waiting_for": list(missing)}, 503 if missing else 200)
+    async def readyz(request: Request) -> Response:
+        excluded = request.query_params.getlist("exclude")
+        missing = [reason for reason in reasons() if reason not in excluded]
+        return JSONResponse({"ready": not missing, "waiting_for": missing}, 503 if missing else 200)
 
     async def metrics(_: Request) -> Response:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)

@@ -35,6 +35,8 @@ COMMANDS: Mapping[ServiceName | JobName, tuple[str, ...]] = {
 """The command of each service and job."""
 
 
+NATS_TLS = ("NATS_CA", "NATS_CERT", "NATS_KEY")
+"""Settings of TLS to the bus."""
 _OUTSIDE = ("MODEL", "MODEL_MANAGER", "MODEL_DEVELOPER", "EMBEDDING_MODEL", "EMBEDDING_MODELS", "SEARCH_URL")
 """Settings that configure a provider. Without any of them the manager gets no provider keys."""
 _FOLDER = "file:"
@@ -67,6 +69,7 @@ class ServiceParameters:
     gateway_host: str = LOCALHOST
     tls_cert: str = ""
     tls_key: str = ""
+    nats_creds: Path | None = None
     streams_bytes: int | None = None
     listeners: Mapping[str, int] = field(default_factory=dict)
     """File descriptors of listening sockets that services inherit, by service."""
@@ -82,7 +85,7 @@ def environment(name: ServiceName | JobName, wiring: ServiceParameters) -> dict[
         case "index":
             return env | {"COUNTERPOINT_POSTGRES_OWNER_URL": wiring.postgres.owner}
         case "provision":
-            return env | _nats(wiring, "provisioner") | _forwarded(wiring, "NATS_CA") | _streams(wiring)
+            return env | _nats(wiring, "provisioner") | _forwarded(wiring, *NATS_TLS) | _streams(wiring)
         case "memory" | "router" | "manager" | "developer" | "lineage":
             data = {"COUNTERPOINT_DATA_DIR": str(wiring.data_dir / name)}
             given = _forwarded(wiring, *COMMON, *FORWARDED[name])
@@ -116,11 +119,20 @@ def _forwarded(wiring: ServiceParameters, *settings: str) -> dict[str, str]:
 
 
 def _nats(wiring: ServiceParameters, user: str) -> dict[str, str]:
-    return {
-        "COUNTERPOINT_NATS_URL": wiring.nats_url,
-        "COUNTERPOINT_NATS_USER": user,
-        "COUNTERPOINT_NATS_PASSWORD": wiring.credentials.nats[user],
-    }
+    return nats_login(wiring.nats_url, user, wiring.credentials, wiring.nats_creds)
+
+
+def nats_login(url: str, user: str, credentials: Credentials, creds: Path | None) -> dict[str, str]:
+    """Return the variables of a user's login on the bus: a credentials file of the folder `creds`, or the password."""
+    login = {"COUNTERPOINT_NATS_URL": url, "COUNTERPOINT_NATS_USER": user}
+    if creds is not None:
+        return login | {"COUNTERPOINT_NATS_CREDS": str(creds_file(creds, user))}
+    return login | {"COUNTERPOINT_NATS_PASSWORD": credentials.nats[user]}
+
+
+def creds_file(folder: Path, user: str) -> Path:
+    """Return the path of a user's credentials file."""
+    return folder / f"{user}.creds"
 
 
 def _streams(wiring: ServiceParameters) -> dict[str, str]:
@@ -204,6 +216,10 @@ class ServiceProcess(ManagedProcess):
         return await http_ok(self._health_port, "/readyz", self._health_host)
 
 
+def _creds_text(wiring: ServiceParameters, user: str) -> str | None:
+    return None if wiring.nats_creds is None else str(creds_file(wiring.nats_creds, user))
+
+
 def endpoints_of(
     wiring: ServiceParameters,
     services: Mapping[str, ServiceProcess],
@@ -223,7 +239,9 @@ def endpoints_of(
         token=wiring.credentials.admin_token,
         nats=wiring.nats_url,
         users={
-            user: NatsUser(user=user, password=passwords[user], inbox_prefix=inbox_prefix(user))
+            user: NatsUser(
+                user=user, password=passwords[user], inbox_prefix=inbox_prefix(user), creds=_creds_text(wiring, user)
+            )
             for user in dict.fromkeys(("publisher", "observer", *local_settings().publishers))
         },
         lineage=origin(wiring.lineage_host, wiring.lineage_port, tls=tls),

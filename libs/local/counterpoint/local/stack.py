@@ -20,7 +20,7 @@ from counterpoint.local.engine import Engine
 from counterpoint.local.listen_addresses import HTTP_PORT, ListenAddresses
 from counterpoint.local.listeners import Listeners
 from counterpoint.local.lock import acquire_lock
-from counterpoint.local.nats import NatsServer
+from counterpoint.local.nats import NatsServer, policy_authorization
 from counterpoint.local.postgres import PostgresServer, PostgresUrls, bootstrap
 from counterpoint.local.private_files import NO_SPACE, private_folder
 from counterpoint.local.process import ManagedProcess, Program, run, stop_leftovers
@@ -48,13 +48,6 @@ Progress = Callable[[str, float], None]
 
 INDEX_TIMEOUT_S = 6 * 3600
 INDEX_EVERY_S = 600.0
-
-
-def policy_authorization(passwords: dict[str, str]) -> str:
-    """Return the NATS users and permissions of the policy."""
-    from counterpoint.bus.permissions import nats_config
-
-    return nats_config(passwords, publishers=local_settings().publishers)
 
 
 async def _together(*work: Coroutine[Any, Any, None]) -> None:
@@ -239,6 +232,7 @@ class Stack:
             gateway_host=given.gateway_host,
             tls_cert=given.tls_cert,
             tls_key=given.tls_key,
+            nats_creds=local_settings().nats_creds if local_settings().nats_url else None,
             streams_bytes=self._streams_bytes,
             listeners=listening,
         )

@@ -5,7 +5,10 @@ from dataclasses import replace
 
 from counterpoint.bus import Service
 from counterpoint.client import Gateway, Memory
+from counterpoint.developer.agent.acts import INVESTIGATION
 from counterpoint.developer.agent.conclusion import conclude_investigation
+from counterpoint.developer.agent.form import Form
+from counterpoint.developer.agent.planning import PLAN, conclude_plan
 from counterpoint.developer.agent.step_runner import InvestigationRunner
 from counterpoint.developer.evidence.calibration import Calibration, load_calibration
 from counterpoint.developer.evidence.downstream import look_up_downstream
@@ -24,14 +27,16 @@ from counterpoint.proto.tasks import TaskDelegated
 
 OFFLINE = Gateway(None)
 """A gateway without models and web search."""
+_FORMS = {"investigate": INVESTIGATION, "plan": PLAN, "build": PLAN}
 
 
 def register(service: Service, settings: DeveloperSettings) -> None:
     """Register the handler of delegated tasks."""
-    gateway, calibration = settings.gateway(), load_calibration(settings.calibration_file)
+    gateway, planner = settings.gateway(), settings.planner()
+    calibration = load_calibration(settings.calibration_file)
 
     async def handler(message: TaskDelegated, memory: Memory) -> Commit:
-        return await handle_delegated(message, memory, gateway, calibration, settings.deadlines)
+        return await handle_delegated(message, memory, gateway, calibration, settings.deadlines, planner)
 
     service.on(TaskDelegated)(handler)
 
@@ -42,17 +47,19 @@ async def handle_delegated(
     gateway: Gateway = OFFLINE,
     calibration: Calibration | None = None,
     deadlines: Deadlines = DEADLINES,
+    planner: Gateway | None = None,
 ) -> Commit:
     """Return the commit of a delegated task: an answer, a proposal or a stop.
 
     A question without an override is answered in steps. Offline they are one commit. If memory refuses it, the steps
     are repeated one by one, so that only the refused step falls back. With a model, a failure without an override is
-    investigated in steps.
+    investigated in steps; a plan is written in steps with the model of `planner`, if that is given.
     """
     calibration = calibration or load_calibration()
-    if gateway.model is not None and is_investigated(message):
-        return await investigate(message, memory, InvestigationRunner(
-            message, memory, gateway, calibration, deadlines.investigation_s
+    form, writer = form_of(message), gateway if message.lane == "investigate" else planner or gateway
+    if form is not None and writer.model is not None:
+        return await work_in_turns(message, memory, InvestigationRunner(
+            message, memory, writer, calibration, deadlines.investigation_s, form
         ))  # fmt: skip
     if message.lane != "answer" or message.override is not None:
         return commit_of(message, memory, conclude(message, await gather(memory, message, calibration), calibration))
@@ -87,19 +94,23 @@ async def answer_question(
     return join_commits(steps.pending, closing_commit(message, memory, conclusion, *steps.last_ids(run)))
 
 
-def is_investigated(message: TaskDelegated) -> bool:
-    """Return whether a configured model works on a task: on a failure, unless an override says what to do, or the task
-    is only assessed again."""
-    return message.lane == "investigate" and message.override is None and message.purpose == "work"
+def form_of(message: TaskDelegated) -> Form | None:
+    """Return the form of the proposals that a configured model makes for a task: for a failure or a plan, unless an
+    override says what to do, or the task is only assessed again."""
+    return _FORMS.get(message.lane) if message.override is None and message.purpose == "work" else None
 
 
-async def investigate(message: TaskDelegated, memory: Memory, steps: InvestigationRunner) -> Commit:
-    """Return the closing commit of a failure, after the remaining steps of its investigation."""
+async def work_in_turns(message: TaskDelegated, memory: Memory, steps: InvestigationRunner) -> Commit:
+    """Return the closing commit of a failure or a plan, after the remaining steps of the work on it."""
     run = await steps.run()
     # Lineage is read last, since all that was read restricts later commits and model calls.
     evidence = replace(steps.rules.evidence, downstream=await look_up_downstream(memory, message.task.target))
     rules = conclude(message, evidence, steps.calibration)
-    return closing_commit(message, memory, conclude_investigation(message, rules, run, steps.readings), *run.last)
+    if steps.form is PLAN:
+        conclusion = conclude_plan(message, rules, run, steps.readings, steps.calibration)
+    else:
+        conclusion = conclude_investigation(message, rules, run, steps.readings)
+    return closing_commit(message, memory, conclusion, *run.last)
 
 
 async def _search_part(message: TaskDelegated, memory: Memory, part: str, calibration: Calibration) -> Evidence:

@@ -11,7 +11,7 @@ from counterpoint.client import Gateway
 
 @dataclass(frozen=True)
 class Deadlines:
-    """Time limits of a question and of an investigation, in seconds."""
+    """Time limits of a question, and of an investigation or a plan, in seconds."""
 
     answer_s: float = 20.0
     investigation_s: float = 120.0
@@ -29,6 +29,7 @@ class DeveloperSettings(BusSettings):
 
     model: str | None = None
     model_developer: str | None = None
+    model_manager: str | None = None
     search_url: str | None = None
     gateway_url: str | None = None
 
@@ -42,3 +43,7 @@ class DeveloperSettings(BusSettings):
         return Gateway(
             self.gateway_url, model=self.model_developer or self.model, searches_web=self.search_url is not None
         )
+
+    def planner(self) -> Gateway:
+        """Return the gateway with the model that writes plans, the manager's."""
+        return Gateway(self.gateway_url, model=self.model_manager or self.model)

@@ -33,6 +33,7 @@ from counterpoint.memory.embedding.remote import RemoteEmbedder
 from counterpoint.memory.ingest.entities import KnowledgeGraph
 from counterpoint.memory.ingest.follower import Follower
 from counterpoint.memory.ingest.model_relations import ModelRelations
+from counterpoint.memory.ingest.plan_documents import PlanDocuments
 from counterpoint.memory.ingest.providers import provider_writes
 from counterpoint.memory.maintenance.advisories import Advisories
 from counterpoint.memory.maintenance.reconcile import Reconciler
@@ -47,6 +48,7 @@ from counterpoint.memory.record.database import PLANNED_ONCE, Database, Lease, r
 from counterpoint.memory.record.disk import DiskSpace
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.record.release import check_release
+from counterpoint.memory.rpc.health import consumers_of
 from counterpoint.memory.search.corpus_cache import CorpusCache
 from counterpoint.memory.search.model_registry import ModelName, ModelRegistry
 from counterpoint.memory.search.rerank import Reranker
@@ -131,6 +133,7 @@ class MemoryProcess:
         self._announcements = Announcements(self.service.connection)
         self._followers: list[Follower] = [
             knowledge,
+            PlanDocuments(self._database, parts.ingest),
             *self._outside.relations(self._database, self._rules, self._committer, parts.erasures),
         ]
         retention = timedelta(seconds=settings.retention_s)
@@ -179,7 +182,10 @@ class MemoryProcess:
         if settings.checkpoints_dir is not None:
             copies = (CheckpointFile(settings.checkpoints_dir), *copies)
         self._sequencer = Sequencer(self._record, NoteKey(settings.audit_key.get_secret_value()), copies)
-        return CoreComponents(self._database, self._committer, self._causes, self._epochs, self._sequencer, copies)
+        consumers = consumers_of(connection, self._rules)
+        return CoreComponents(
+            self._database, self._committer, self._causes, self._epochs, self._sequencer, copies, consumers
+        )
 
     def _searching(self, keys: SigningKeys) -> SearchComponents:
         settings = self._settings

@@ -28,7 +28,8 @@ async def examine_external(
     """Check the external engines that replace embedded ones."""
     checks = []
     if settings.nats_url:
-        checks.append(examine_nats(settings.nats_url, credentials, settings.streams_bytes, inherited))
+        creds = settings.nats_creds
+        checks.append(examine_nats(settings.nats_url, creds, credentials, settings.streams_bytes, inherited))
     if settings.postgres_url:
         urls = PostgresUrls.of(settings.postgres_url, credentials.postgres)
         checks.append(examine_postgres(urls, credentials, inherited))

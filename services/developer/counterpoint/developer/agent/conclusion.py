@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from counterpoint.developer.agent.acts import INVESTIGATION
 from counterpoint.developer.agent.investigation import Investigation, ProposalSection
 from counterpoint.developer.agent.judge import act_of, still_supported
 from counterpoint.developer.agent.readings import Reading
@@ -31,10 +32,10 @@ def conclude_investigation(
     Confidence, and whether to propose or to stop, are those of the rules. A supported act of the model takes the place
     of the rules' proposal or offer.
     """
-    sections = still_supported(run.sections, readings, rules.evidence.lessons)
-    if run.ending != "proposed" or act_of(sections) is None:
+    sections = still_supported(run.sections, readings, INVESTIGATION, rules.evidence)
+    if run.ending != "proposed" or act_of(sections, INVESTIGATION) is None:
         reason = run.reason or "what it cited has changed"
-        return _with_caveat(rules, f"the investigation by a model made no proposal: {reason}")
+        return with_caveat(rules, f"the investigation by a model made no proposal: {reason}")
     proposal = _proposal(sections, rules, readings)
     result = _result(rules, proposal, run)
     return replace(conclusion_of(message.task, rules.evidence, rules.assessment, result), model=run.model)
@@ -69,7 +70,7 @@ def _proposal(sections: Sequence[ProposalSection], rules: Conclusion, readings: 
     citations = list(
         {citation.model_dump_json(): citation for section in sections for citation in section.cited}.values()
     )
-    act = act_of(sections)
+    act = act_of(sections, INVESTIGATION)
     assert act is not None, "a proposal has an act"
     acts = act.cited
     parts = [_text(section, citations) for section in sections]
@@ -116,7 +117,8 @@ def _likelihood(rules: Conclusion, acts: Sequence[Citation]) -> float | None:
     return min(found, default=None)
 
 
-def _with_caveat(rules: Conclusion, caveat: str) -> Conclusion:
+def with_caveat(rules: Conclusion, caveat: str) -> Conclusion:
+    """Return the conclusion of the rules with one more caveat."""
     findings: Findings = rules.result.findings
     noted = findings.model_copy(update={"caveats": (*findings.caveats, caveat)})
     return replace(rules, result=replace(rules.result, findings=noted))

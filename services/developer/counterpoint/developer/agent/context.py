@@ -11,7 +11,7 @@ from counterpoint.developer.evidence.search_query import QUERY_CHARS
 from counterpoint.developer.policies.commits import ReviewNote
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.memory import Get, HybridSearch, Item, Line, List
-from counterpoint.proto.records import SessionRecord
+from counterpoint.proto.records import PlanNote, SessionRecord
 from counterpoint.proto.tasks import TaskDelegated
 
 LINE_CHARS = 32_000
@@ -22,24 +22,29 @@ OWN_ACTIONS = 16
 """Maximum number of actions of an investigation."""
 SESSION_TASKS, SESSION_ATTEMPTS = 5, 6
 """Maximum number of other tasks of the session, and of attempts at each, that are read."""
-REVIEWS = 3
+REVIEWS, PLANS = 3, 3
+PLANNED = frozenset({"plan", "build"})
+"""Lanes that read what earlier plans came to."""
 
 
 async def read_context(memory: Memory, message: TaskDelegated, known: Iterable[EarlierAttempt]) -> tuple[Reading, ...]:
     """Return the readings about what was done before: the line of the task, newest action first, the attempts of its
-    session, and what the reviewer objected to in similar tasks.
+    session, what the reviewer objected to in similar tasks, and for a plan what similar plans came to.
 
     Actions and reviews of this delivery are left out, so that a redelivery reads the same.
     """
-    line, session, reviews = await memory.query(
+    text = failure_of_task(message.task).text[:QUERY_CHARS]
+    line, session, reviews, *plans = await memory.query(
         Line(task_id=message.task_id, newest_first=True, limit=ACTIONS + OWN_ACTIONS),
         Get(store="sessions", id=message.session_id),
-        HybridSearch(store="judge_memory", text=failure_of_task(message.task).text[:QUERY_CHARS], k=REVIEWS),
+        HybridSearch(store="judge_memory", text=text, k=REVIEWS),
+        *([HybridSearch(store="planner_memory", text=text, k=PLANS)] if message.lane in PLANNED else []),
     )
     return (
         *_line_readings(item for item in line.items if datetime.fromisoformat(item.body["at"]) < memory.now),
         *(await _session_readings(memory, message, session.items, known)),
         *_review_readings(memory, message, reviews.items),
+        *(reading for result in plans for reading in _plan_readings(memory, message, result.items)),
     )
 
 
@@ -91,5 +96,13 @@ def _review_readings(memory: Memory, message: TaskDelegated, found: Sequence[Ite
     return tuple(
         record_reading("review", item, note.text)
         for item, note in readable(found, ReviewNote)
+        if note.task_id != message.task_id and note.at < memory.now
+    )
+
+
+def _plan_readings(memory: Memory, message: TaskDelegated, found: Sequence[Item]) -> tuple[Reading, ...]:
+    return tuple(
+        record_reading("plan", item, note.text)
+        for item, note in readable(found, PlanNote)
         if note.task_id != message.task_id and note.at < memory.now
     )

@@ -1,4 +1,4 @@
-"""State of an investigation, and its transitions. Pure."""
+"""State of an investigation or of the work on a plan, and its transitions. Pure."""
 
 from typing import Literal
 
@@ -13,20 +13,33 @@ MAX_PROBLEMS = 2
 BUDGET_CHARS = 240_000
 """Maximum characters of all prompts and replies of an investigation."""
 
-PARTS = ("cause", "action", "verify", "risk", "refutes")
-"""Parts of a proposal. Only `action` is required."""
-Part = Literal["cause", "action", "verify", "risk", "refutes"]
+MAX_STEPS = 30
+"""Maximum number of steps of a plan."""
 Ending = Literal["proposed", "unusable", "exhausted", "late", "unavailable"]
 
 
+class PlannedStep(Shape):
+    """A step of a plan, and the numbers of the steps before it that it depends on, from 1."""
+
+    does: str
+    after: tuple[int, ...] = ()
+
+
 class Proposed(Shape):
-    """A proposal in the words of a model, with the numbers of readings as citation marks."""
+    """A proposal in the words of a model, with the numbers of readings as citation marks: an act with its reasons, or a
+    plan."""
 
     cause: str = ""
     action: str = ""
     verify: str = ""
     risk: str = ""
     refutes: str = ""
+    architecture: str = ""
+    connections: str = ""
+    operators: str = ""
+    alternatives: str = ""
+    steps: tuple[PlannedStep, ...] = ()
+    open_points: str = ""
 
 
 class ModelTurn(Shape):
@@ -56,10 +69,13 @@ class ModelTurn(Shape):
 
 
 class ProposalSection(Shape):
-    """The supported sentences of one part of a proposal."""
+    """The supported sentences of one part of a proposal; of a step also its number and those of the steps before
+    it."""
 
-    part: Part
+    part: str
     draft: Draft
+    number: int | None = None
+    after: tuple[int, ...] = ()
 
     @property
     def cited(self) -> tuple[Citation, ...]:

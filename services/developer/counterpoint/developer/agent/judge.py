@@ -1,17 +1,15 @@
 """Judgement of a model's proposal by the rules: what is not supported by trusted memory is left out. Pure."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from counterpoint.developer.agent.investigation import PARTS, ProposalSection, Proposed
+from counterpoint.developer.agent.form import Form, Statement
+from counterpoint.developer.agent.investigation import ProposalSection, Proposed
 from counterpoint.developer.agent.readings import Reading, may_support
-from counterpoint.developer.evidence.attempts import NO_OUTCOME, EarlierAttempt
-from counterpoint.developer.evidence.lessons import Lesson
-from counterpoint.developer.excerpts.passages import is_same_text
+from counterpoint.developer.evidence.gather import Evidence
 from counterpoint.developer.rag.generate import draft_of_model
 from counterpoint.developer.rag.run import Draft, Sentence
 from counterpoint.developer.rag.validate import verdicts_of
-from counterpoint.proto.findings import Citation
 
 _LINK = re.compile(
     r"!?\[[^\]]*\]\s*[(\[:]|<[a-z/!][^>]*>?|\b[a-z][a-z0-9+.-]*://\S+|\bwww\.\S+|\b(?:mailto|data|javascript):\S+"
@@ -19,41 +17,37 @@ _LINK = re.compile(
     re.IGNORECASE,
 )
 """Text that a renderer of markdown turns into a link or an image, or fetches by itself."""
-_PROHIBITION = re.compile(
-    r"\b(?:(?:do|must|should|may|shall) not|don't|mustn't|shouldn't|never|avoid|nicht|nie|niemals)\b", re.IGNORECASE
-)
 LINK_REMOVED = "(link removed)"
-
-Key = tuple[str, str, int]
 
 
 def judged(
-    proposed: Proposed, readings: Sequence[Reading], lessons: Sequence[Lesson], model: str
+    proposed: Proposed, readings: Sequence[Reading], form: Form, evidence: Evidence, model: str
 ) -> tuple[tuple[ProposalSection, ...], tuple[str, ...]]:
     """Return the supported sections of a proposal, and the problem of each sentence that was left out."""
     sections: list[ProposalSection] = []
     problems: list[str] = []
     hits = [reading.hit for reading in readings]
-    for part in PARTS:
-        draft = draft_of_model(getattr(proposed, part), hits, model, len(hits))
-        kept, wrong = _supported(part, draft, readings, lessons)
+    for part, number, after, text in _texts(proposed, form):
+        draft = draft_of_model(text, hits, model, len(hits))
+        kept, wrong = _supported(part, draft, readings, form, evidence)
         problems += (f"{part}: {problem}" for problem in wrong)
         if kept.sentences:
-            sections.append(ProposalSection.model_validate({"part": part, "draft": kept}))
+            section = {"part": part, "draft": kept, "number": number, "after": after}
+            sections.append(ProposalSection.model_validate(section))
     return tuple(sections), tuple(problems)
 
 
 def still_supported(
-    sections: Sequence[ProposalSection], readings: Sequence[Reading], lessons: Sequence[Lesson]
+    sections: Sequence[ProposalSection], readings: Sequence[Reading], form: Form, evidence: Evidence
 ) -> tuple[ProposalSection, ...]:
     """Return what readings support of sections that were judged before, perhaps on other readings."""
-    checked = ((section, _supported(section.part, section.draft, readings, lessons)[0]) for section in sections)
+    checked = ((section, _supported(section.part, section.draft, readings, form, evidence)[0]) for section in sections)
     return tuple(section.model_copy(update={"draft": draft}) for section, draft in checked if draft.sentences)
 
 
-def act_of(sections: Sequence[ProposalSection]) -> ProposalSection | None:
-    """Return the supported act of a proposal."""
-    return next((section for section in sections if section.part == "action"), None)
+def act_of(sections: Sequence[ProposalSection], form: Form) -> ProposalSection | None:
+    """Return the first supported section of the part that a proposal must have."""
+    return next((section for section in sections if section.part == form.act), None)
 
 
 def without_links(text: str) -> str:
@@ -61,17 +55,26 @@ def without_links(text: str) -> str:
     return _LINK.sub(LINK_REMOVED, text)
 
 
+def _texts(proposed: Proposed, form: Form) -> Iterator[tuple[str, int | None, tuple[int, ...], str]]:
+    """Yield the texts of a proposal by part; those of steps one by one, with their numbers and those before them."""
+    for part in form.parts:
+        if part == "steps":
+            for number, step in enumerate(proposed.steps, 1):
+                yield part, number, step.after, step.does
+        else:
+            yield part, None, (), getattr(proposed, part)
+
+
 def _supported(
-    part: str, draft: Draft, readings: Sequence[Reading], lessons: Sequence[Lesson]
+    part: str, draft: Draft, readings: Sequence[Reading], form: Form, evidence: Evidence
 ) -> tuple[Draft, tuple[str, ...]]:
     by_key = {reading.key: reading for reading in readings}
     kept: list[Sentence] = []
     problems: list[str] = []
     for sentence, verdict in zip(draft.sentences, verdicts_of(draft, [r.hit for r in readings]), strict=True):
-        cited = [draft.citations[n] for n in sentence.rests_on]
-        problem = verdict.problem if not verdict.supported else _problem(sentence, cited, by_key)
-        if problem is None and part == "action":
-            problem = _problem_of_act(sentence, cited, by_key, lessons)
+        statement = Statement(part, sentence, [draft.citations[n] for n in sentence.rests_on], by_key)
+        problem = verdict.problem if not verdict.supported else _problem(statement, form)
+        problem = problem or form.problem(statement, evidence)
         if problem is None:
             kept.append(sentence)
         else:
@@ -79,37 +82,13 @@ def _supported(
     return draft.model_copy(update={"sentences": tuple(kept)}), tuple(problems)
 
 
-def _problem(sentence: Sentence, cited: Sequence[Citation], by_key: Mapping[Key, Reading]) -> str | None:
-    for citation in cited:
-        reading = by_key[citation.store, citation.id, citation.version]
-        if not may_support(reading):
+def _problem(statement: Statement, form: Form) -> str | None:
+    for citation in statement.cited:
+        reading = statement.by_key[citation.store, citation.id, citation.version]
+        if not may_support(reading, form.supporting):
             trust = "a" if reading.trusted else "an untrusted"
             return f"it rests on {trust} {reading.kind}, which supports nothing"
-    quoted = " ".join(citation.quote for citation in cited)
-    if any(link not in quoted for link in _LINK.findall(sentence.text)):
+    quoted = " ".join(citation.quote for citation in statement.cited)
+    if any(link not in quoted for link in _LINK.findall(statement.sentence.text)):
         return "it has a link that the cited text does not have"
-    return None
-
-
-def _has_outcome(one: EarlierAttempt) -> bool:
-    return one.in_task and one.attempt.outcome not in NO_OUTCOME
-
-
-def _problem_of_act(
-    sentence: Sentence, cited: Sequence[Citation], by_key: Mapping[Key, Reading], lessons: Sequence[Lesson]
-) -> str | None:
-    """Return why an act is not proposed: it was tried, it failed, its attempt had no success, or the cited text says
-    the opposite.
-
-    An act of this task without an outcome may be proposed again: after the approval of a limit it was never offered.
-    """
-    tried = [lesson.text for lesson in lessons if lesson.failures or any(map(_has_outcome, lesson.attempts))]
-    texts = [sentence.text, *(citation.quote for citation in cited)]
-    if any(is_same_text(text, earlier) for text in texts for earlier in tried):
-        return "it was tried in this task, or failed for this failure"
-    attempts = [by_key[each.store, each.id, each.version].attempt for each in cited]
-    if any(one is not None and one.attempt.outcome not in ("succeeded", "partial") for one in attempts):
-        return "it rests on an attempt that did not succeed"
-    if not _PROHIBITION.search(sentence.text) and all(_PROHIBITION.search(citation.quote) for citation in cited):
-        return "the cited text advises against it"
     return None

@@ -9,13 +9,12 @@ from counterpoint.developer.evidence.gather import Evidence
 from counterpoint.developer.excerpts.relevance import Hit, HitFeatures
 from counterpoint.proto.memory import Item
 
-Kind = Literal["document", "attempt", "task", "lineage", "run", "provider", "action", "review"]
+Kind = Literal["document", "attempt", "task", "lineage", "run", "provider", "action", "review", "plan", "session"]
 
 READING_CHARS = 2_000
 """Maximum length of one reading in a prompt, except the task and actions, which are bounded otherwise."""
 DOCUMENTS, ATTEMPTS = 8, 6
 """Maximum numbers of passages and earlier attempts that the first prompt shows."""
-_SUPPORTING = frozenset({"document", "attempt"})
 _WHOLE = frozenset({"task", "action"})
 _NO_FEATURES = HitFeatures(cosine=0.0, overlap=0.0)
 
@@ -51,12 +50,12 @@ class Reading:
         return f"[{number}] ({self.kind} {self.hit.source}{context}{trust})\n{text}"
 
 
-def may_support(reading: Reading) -> bool:
-    """Return whether a statement may rest on a reading: a passage or an earlier attempt that is trusted.
+def may_support(reading: Reading, kinds: frozenset[Kind]) -> bool:
+    """Return whether a statement may rest on a reading: one of these kinds that is trusted.
 
     This is the gate against planted instructions. Everything else that a model reads only says where to look.
     """
-    return reading.kind in _SUPPORTING and reading.trusted
+    return reading.kind in kinds and reading.trusted
 
 
 def first_readings(evidence: Evidence, task: Reading) -> tuple[Reading, ...]:

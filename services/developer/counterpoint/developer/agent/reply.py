@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from counterpoint.developer.agent.investigation import ModelTurn, Proposed
+from counterpoint.developer.agent.investigation import MAX_STEPS, ModelTurn, Proposed
 from counterpoint.developer.agent.tools import TOOLS
 from counterpoint.developer.evidence.attempts import truncate
 from counterpoint.developer.rag.step_runner import storable
@@ -40,14 +40,22 @@ def turn_of(text: str, finish: str) -> ModelTurn:
         "would_tell": truncate(reply.would_tell, _TEXT_CHARS),
     }
     if reply.proposal is not None:
-        parts = {name: truncate(text, _PART_CHARS) for name, text in reply.proposal.model_dump().items()}
-        return ModelTurn(**said, proposal=Proposed(**parts))
+        return ModelTurn(**said, proposal=_bounded(reply.proposal))
     if reply.tool is None:
         return ModelTurn(**said, problem="the reply has neither a tool nor a proposal")
     arguments = {name: f"{value}"[:_ARGUMENT_CHARS] for name, value in reply.arguments.items() if value is not None}
     turn = ModelTurn(**said, tool=reply.tool[:_ARGUMENT_CHARS], arguments=arguments)
     problem = _problem(turn)
     return turn.model_copy(update={"problem": problem}) if problem else turn
+
+
+def _bounded(proposed: Proposed) -> Proposed:
+    """Return a proposal within the limits of its texts and steps."""
+    texts = proposed.model_dump(exclude={"steps"})
+    steps = tuple(
+        each.model_copy(update={"does": truncate(each.does, _PART_CHARS)}) for each in proposed.steps[:MAX_STEPS]
+    )
+    return Proposed(**{name: truncate(text, _PART_CHARS) for name, text in texts.items()}, steps=steps)
 
 
 def _problem(turn: ModelTurn) -> str | None:

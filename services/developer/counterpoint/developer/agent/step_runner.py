@@ -1,4 +1,4 @@
-"""Steps of an investigation: their reads, their calls of a model and their commits."""
+"""Steps of an investigation or of the work on a plan: their reads, their calls of a model and their commits."""
 
 import time
 from dataclasses import dataclass
@@ -8,13 +8,14 @@ from counterpoint.client import Gateway, Memory, act, decide, put, record, send
 from counterpoint.client.gateway import Generated
 from counterpoint.developer.agent import investigation as transitions
 from counterpoint.developer.agent.context import read_context
+from counterpoint.developer.agent.form import Form
 from counterpoint.developer.agent.investigation import Investigation, ModelTurn
 from counterpoint.developer.agent.judge import act_of, judged, without_links
 from counterpoint.developer.agent.prompt import digest, prompt, size, task_text
 from counterpoint.developer.agent.readings import Reading, first_readings, record_reading, with_readings
 from counterpoint.developer.agent.reply import turn_of
 from counterpoint.developer.agent.telemetry import observe
-from counterpoint.developer.agent.tools import TOOLS, Surroundings
+from counterpoint.developer.agent.tools import TOOLS, Surroundings, provider_readings
 from counterpoint.developer.evidence.calibration import Calibration
 from counterpoint.developer.evidence.gather import evidence_of, search
 from counterpoint.developer.policies.commits import AGENT, join_commits, kind_and_text, opening_commit
@@ -50,16 +51,24 @@ class InvestigationRunner:
     """Runs the steps of one delivery.
 
     `deadline_s` limits the time of all steps, including earlier deliveries, unless the task's deadline is earlier.
+    `form` is that of the proposals of the lane.
     """
 
     def __init__(
-        self, message: TaskDelegated, memory: Memory, gateway: Gateway, calibration: Calibration, deadline_s: float
+        self,
+        message: TaskDelegated,
+        memory: Memory,
+        gateway: Gateway,
+        calibration: Calibration,
+        deadline_s: float,
+        form: Form,
     ) -> None:
         self._message = message
         self._memory = memory
         self._gateway = gateway
         self.calibration = calibration
         self._deadline_s = deadline_s
+        self.form = form
         self._began = time.monotonic()
         self._spent_s, self._until = 0.0, 0.0
         self._first: tuple[Reading, ...] = ()
@@ -95,11 +104,16 @@ class InvestigationRunner:
             raise Transient("the record of the task does not exist yet")
         run = record(checkpoint.items[0], Investigation) if checkpoint.items else Investigation()
         self._spent_s, self._until = run.spent_s, self._began + self._left_s(run)
-        evidence = evidence_of(self._message, await search(self._memory, self._message), self.calibration)
+        found = await search(self._memory, self._message)
+        evidence = evidence_of(self._message, found, self.calibration)
         self._rules = conclude(self._message, evidence, self.calibration)
         context = await read_context(self._memory, self._message, evidence.attempts)
         own = record_reading("task", task.items[0], task_text(self._message))
-        self._first = with_readings(first_readings(evidence, own), context)
+        first = first_readings(evidence, own)
+        if "provider" in self.form.supporting:
+            rows = [provider for _, provider in evidence.providers.found]
+            first = with_readings(first, provider_readings(found["providers"].items, lambda _: rows, own.hit.text))
+        self._first = with_readings(first, context)
         self.readings = self._first
         for turn in run.turns:
             await self._look(turn)
@@ -110,7 +124,7 @@ class InvestigationRunner:
         opening, *last = opening_commit(self._message, self._memory, self.rules)
         result = self.rules.result
         decision = ": ".join(kind_and_text(result))
-        reasoning = f"by the rules, before a model investigates: {result.reasoning}"
+        reasoning = f"by the rules, before a model works on it: {result.reasoning}"
         text = _StepText("assess", "rules", decision, reasoning, sources_of(result, self.rules.evidence))
         run = run.model_copy(update={"last": tuple(last)})
         return await self._commit(run, transitions.after_rules(run), text, opening)
@@ -119,7 +133,7 @@ class InvestigationRunner:
         """Run one turn and commit it; if memory refuses to keep it, without what the model said."""
         if time.monotonic() >= self._until:
             return await self._commit_fault(run, "late", "the time limit was reached")
-        messages = prompt(run, self._first, self._looked, self.readings)
+        messages = prompt(self.form, run, self._first, self._looked, self.readings)
         try:
             reply = await self._gateway.generate(
                 self._memory, messages, key=_name(run.steps), max_tokens=MAX_TOKENS, as_json=True,
@@ -140,12 +154,12 @@ class InvestigationRunner:
         turn, chars = transitions.permitted(run, turn_of(text, reply.finish)), prompt_chars + len(text)
         run = run.model_copy(update={"model": reply.usage.model})
         if turn.proposal is not None and turn.problem is None:
-            lessons = self.rules.evidence.lessons
-            sections, problems = judged(turn.proposal, self.readings, lessons, reply.usage.model)
-            if act_of(sections) is not None:
+            evidence = self.rules.evidence
+            sections, problems = judged(turn.proposal, self.readings, self.form, evidence, reply.usage.model)
+            if act_of(sections, self.form) is not None:
                 return transitions.after_proposal(run, turn, prompt_sha256, chars, sections, len(problems)), turn
             why = "; ".join(problems[:5]) or "it is empty"
-            turn = turn.model_copy(update={"problem": f"no act in it is supported: {why}"})
+            turn = turn.model_copy(update={"problem": f"no {self.form.act_name} in it is supported: {why}"})
         await self._look(turn)
         return transitions.after_turn(run, turn, prompt_sha256, chars), turn
 
@@ -159,21 +173,22 @@ class InvestigationRunner:
         self.readings = with_readings(self.readings, found)
 
     def _turn_text(self, after: Investigation, turn: ModelTurn) -> _StepText:
+        kind = self.form.decision_type
         thought = f"{turn.hypothesis}; would tell: {turn.would_tell}" if turn.would_tell else turn.hypothesis
         reasoning = without_links(thought) or "the model gave no hypothesis"
         if turn.looks:
             decision = without_links(f"{turn.call}: {len(self._looked[-1])} readings")
-            return _StepText("search", "investigate", decision, reasoning, model=after.model)
+            return _StepText("search", kind, decision, reasoning, model=after.model)
         if after.ending != "proposed":
             decision = f"cannot be used: {turn.problem_in_short}"
-            return _StepText("generate", "investigate", decision, reasoning, model=after.model)
+            return _StepText("generate", kind, decision, reasoning, model=after.model)
         decision = f"a proposal; {after.cut} sentences of it are not supported"
         cited = (citation for section in after.sections for citation in section.cited)
         sources = cited_sources(cited, self.rules.evidence)
-        return _StepText("generate", "investigate", decision, reasoning, sources, after.model)
+        return _StepText("generate", kind, decision, reasoning, sources, after.model)
 
     async def _commit_fault(self, run: Investigation, ending: transitions.Ending, reason: str) -> Investigation:
-        text = _StepText("generate", "investigate", "failed", reason)
+        text = _StepText("generate", self.form.decision_type, "failed", reason)
         return await self._commit(run, transitions.after_fault(run, ending, reason), text)
 
     async def _commit(

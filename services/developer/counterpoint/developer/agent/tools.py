@@ -1,5 +1,6 @@
 """Tools of an investigation: read-only queries of memory, which pass the diode as all queries do."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from counterpoint.developer.evidence.attempts import NO_OUTCOME, EarlierAttempt
 from counterpoint.developer.evidence.calibration import Calibration
 from counterpoint.developer.evidence.search_query import QUERY_CHARS
 from counterpoint.developer.excerpts.relevance import hits
+from counterpoint.developer.language.words import content_words
 from counterpoint.graph.lineage import lineage_of
 from counterpoint.graph.names import Node, NodeKind, job
 from counterpoint.proto.attempts import Attempt
@@ -19,6 +21,7 @@ from counterpoint.proto.tasks import TaskDelegated
 
 PASSAGES, ATTEMPTS, RUNS = 6, 6, 8
 """Maximum numbers of results of one call."""
+_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 HOPS, NODES = 3, 60
 """Maximum hops and nodes of a lineage graph in each direction."""
 ERROR_CHARS = 300
@@ -82,17 +85,32 @@ async def _providers(around: Surroundings, arguments: Mapping[str, str]) -> tupl
     items: list[Item] = []
     async for page in around.memory.pages(List(store="providers", limit=1000)):
         items += page.items
+    system = arguments["system"]
+    about = f"{system} {around.message.task.description}"
+    return provider_readings(items, lambda index: [provider_of(system, index)], about)
+
+
+def provider_readings(
+    items: Sequence[Item], chosen: Callable[[Sequence[Provider]], Sequence[Provider | None]], about: str
+) -> tuple[Reading, ...]:
+    """Return rows of the provider index, each with the names most like a text."""
     index = readable(items, Provider)
-    found = provider_of(arguments["system"], [provider for _, provider in index])
+    rows = {each.package for each in chosen([provider for _, provider in index]) if each is not None}
+    words = content_words(about)
+
+    def names(of: Sequence[str], limit: int) -> str:
+        likest = sorted(of, key=lambda name: -len(words & content_words(_CAPITAL.sub(" ", name))))
+        return ", ".join(likest[:limit]) or "none"
+
     return tuple(
         record_reading(
             "provider",
             item,
-            f"{provider.name}: {provider.package}; operators {', '.join(provider.operators[:20]) or 'none'}; "
-            f"sensors {', '.join(provider.sensors[:10]) or 'none'}; hooks {', '.join(provider.hooks[:10]) or 'none'}",
+            f"{each.name}: {each.package}; operators {names(each.operators, 20)}; sensors {names(each.sensors, 10)}; "
+            f"hooks {names(each.hooks, 10)}; connections {names(each.connection_types, 10)}",
         )
-        for item, provider in index
-        if provider is found
+        for item, each in index
+        if each.package in rows
     )
 
 

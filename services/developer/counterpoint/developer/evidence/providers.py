@@ -12,10 +12,11 @@ _DOTTED = re.compile(r"\.[A-Za-z]")
 
 @dataclass(frozen=True)
 class ProviderLookup:
-    """The systems of a task with a provider, and those without."""
+    """The systems of a task with a provider, and those without, in an index."""
 
     found: tuple[tuple[str, Provider], ...] = ()
     missing: tuple[str, ...] = ()
+    index: tuple[Provider, ...] = ()
 
     @property
     def exists(self) -> bool | None:
@@ -32,6 +33,7 @@ def look_up_providers(systems: Sequence[str], text: str, index: Sequence[Provide
         return ProviderLookup(
             found=tuple((system, provider) for system, provider in pairs if provider is not None),
             missing=tuple(system for system, provider in pairs if provider is None),
+            index=tuple(index),
         )
     words = f" {plain_name(_without_locations(text))} "
     mentioned: dict[str, tuple[str, Provider]] = {}
@@ -39,7 +41,7 @@ def look_up_providers(systems: Sequence[str], text: str, index: Sequence[Provide
         for name in _prose_names(provider):
             if f" {plain_name(name)} " in words:
                 mentioned.setdefault(provider.package, (name, provider))
-    return ProviderLookup(found=tuple(mentioned.values()))
+    return ProviderLookup(found=tuple(mentioned.values()), index=tuple(index))
 
 
 def _prose_names(provider: Provider) -> tuple[str, ...]:

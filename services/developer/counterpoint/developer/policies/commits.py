@@ -254,7 +254,7 @@ def _worked(
                 artifact_sha256=proposal.sha256,
                 attempt_id=attempt.attempt_id if attempt else None,
             )
-        case StopResult(code=code, needs=needs, text=text):
-            return TaskWorked(**fields, outcome="stopped", code=code, needs=needs, text=text)
+        case StopResult(code=code, needs=needs, text=text, plans=plans):
+            return TaskWorked(**fields, outcome="stopped", code=code, needs=needs, text=text, plans=plans)
         case _:
             assert_never(result)

@@ -8,12 +8,11 @@ from counterpoint.developer.evidence.gather import Evidence
 from counterpoint.developer.evidence.lessons import warnings
 from counterpoint.developer.evidence.providers import provider_needs
 from counterpoint.developer.excerpts.answers import quoted_answer
-from counterpoint.developer.excerpts.citations import cite, references
-from counterpoint.developer.excerpts.passages import passages
 from counterpoint.developer.policies.assessment import Assessment, assess, under_constraints
 from counterpoint.developer.policies.findings import candidates, findings_of, under_caveats, unvouched_sources
+from counterpoint.developer.policies.plan_sections import WrittenPlan
 from counterpoint.developer.policies.proposals import best_known_fix, is_left_out, propose
-from counterpoint.developer.policies.provider_plan import plan_path, provider_plan
+from counterpoint.developer.policies.provider_plan import plan_path, provider_plans
 from counterpoint.developer.policies.results import (
     AnswerResult,
     Conclusion,
@@ -22,12 +21,10 @@ from counterpoint.developer.policies.results import (
     StopResult,
     conclusion_of,
 )
+from counterpoint.developer.policies.task_plan import task_plan
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
-from counterpoint.proto.findings import Citation
 from counterpoint.proto.tasks import Need, TaskDelegated
 from counterpoint.proto.titles import title_of
-
-PLAN_STEPS = 12
 
 
 def conclude(message: TaskDelegated, evidence: Evidence, calibration: Calibration) -> Conclusion:
@@ -91,24 +88,26 @@ def _investigate(
 
 def _plan(message: TaskDelegated, evidence: Evidence, assessment: Assessment, calibration: Calibration) -> Result:
     if evidence.providers.missing and evidence.instruction is None:
-        return _no_provider(message, evidence)
+        return no_provider(message, evidence)
     if not assessment.passed:
         return _low_confidence(message, evidence, assessment)
     if evidence.instruction:
         return _instructed(message, evidence, assessment, calibration)
-    text, citations = _outline(evidence, calibration)
-    if text is None:
+    plan = task_plan(message, evidence, calibration)
+    if plan is None:
         return insufficient_evidence(message, evidence, assessment)
-    return AnswerResult(text, assessment.reasoning, findings_of(evidence, citations, assessment.caveats))
+    findings = findings_of(evidence, plan.citations, assessment.caveats)
+    return AnswerResult(plan.text, assessment.reasoning, findings, plan.claim)
 
 
 def _build(message: TaskDelegated, evidence: Evidence, assessment: Assessment, calibration: Calibration) -> Result:
     if evidence.providers.missing and evidence.instruction is None:
-        return _no_provider(message, evidence)
-    text, citations = _outline(evidence, calibration)
+        return no_provider(message, evidence)
+    plan = task_plan(message, evidence, calibration)
     caveats = (*assessment.caveats, *warnings(evidence.lessons))
-    if text is None:
-        citations, caveats = candidates(evidence.found), (*caveats, "the citations are candidates, not a plan")
+    citations = plan.citations if plan else candidates(evidence.found)
+    if plan is None:
+        caveats = (*caveats, "the citations are candidates, not a plan")
     what = (
         "a language model that writes code, which this release does not have: write the code and report the outcome, "
         "or cancel the task"
@@ -118,7 +117,7 @@ def _build(message: TaskDelegated, evidence: Evidence, assessment: Assessment, c
         f"{assessment.reasoning}; this release has no model that writes code",
         findings_of(evidence, citations, caveats),
         (Need(kind="model", what=what, how=""),),
-        text,
+        plan.text if plan else None,
     )
 
 
@@ -147,32 +146,18 @@ def _low_confidence(message: TaskDelegated, evidence: Evidence, assessment: Asse
     )
 
 
-def _no_provider(message: TaskDelegated, evidence: Evidence) -> StopResult:
+def no_provider(message: TaskDelegated, evidence: Evidence, written: WrittenPlan | None = None) -> StopResult:
     """Stop with a plan for people, and the passages to read about it."""
     missing = evidence.providers.missing
-    text, citations = provider_plan(message, evidence)
+    plans, citations = provider_plans(message, evidence, written)
     return StopResult(
         "no_provider",
         f"no official provider is known for {', '.join(missing)}; the plan says what is missing and replaces none",
         findings_of(evidence, (*citations, *candidates(evidence.found)), ()),
         provider_needs({system: plan_path(system) for system in missing}, message.project),
-        text,
+        "\n\n".join(plan.text for plan in plans),
+        plans,
     )
-
-
-def _outline(evidence: Evidence, calibration: Calibration) -> tuple[str | None, tuple[Citation, ...]]:
-    """Return a plan from the steps of the best trusted passages and the providers; None without either."""
-    steps = [
-        cite(hit, passage)
-        for hit in evidence.found
-        if hit.trusted and hit.relevance >= calibration.topic.threshold
-        for passage in passages(hit.text, hit.markdown)
-    ][:PLAN_STEPS]
-    packages = [f"{system}: {provider.package}" for system, provider in evidence.providers.found]
-    if not steps and not packages:
-        return None, ()
-    parts = [*packages, *(f"[{number}] {step.quote}" for number, step in enumerate(steps, 1)), references(steps)]
-    return "\n\n".join(part for part in parts if part), tuple(steps)
 
 
 def _subject(message: TaskDelegated) -> str:

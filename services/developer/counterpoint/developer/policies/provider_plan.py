@@ -4,20 +4,19 @@ A plan is a document for people, never code, and proposes no stand-in for a prov
 """
 
 import re
-from collections.abc import Sequence
 
 from counterpoint.developer.evidence.gather import Evidence
-from counterpoint.developer.excerpts.citations import cite, labelled_quote, references
+from counterpoint.developer.excerpts.citations import cite, labelled_quote
 from counterpoint.developer.excerpts.passages import passages
 from counterpoint.developer.language.words import content_words
+from counterpoint.developer.policies.plan_sections import PlanText, WrittenPlan, provider_rows, searched
 from counterpoint.proto.findings import Citation
+from counterpoint.proto.plans import PlanDocument
 from counterpoint.proto.tasks import TaskDelegated
 from counterpoint.proto.titles import title_of
 
 KNOWN = 5
 """Maximum number of quotes about the systems."""
-SHOWN = 10
-"""Maximum number of operators or connection types of a provider."""
 _STEPS = """1. Confirm the name: the index may know the system under another one. Depends on nothing.
 2. Look for an official package of it, released since the index was made, and ingest it. Depends on 1.
 3. If there is none, ingest the documentation of its interface and choose an alternative. Depends on 2.
@@ -35,48 +34,58 @@ _OPEN = """- Who owns {system}, and who may grant access to it?
 
 def plan_path(system: str) -> str:
     """Return the path under which the plan of a system belongs into the documents of a project."""
-    return f"docs/provider_plan_{'_'.join(re.findall(r'[a-z0-9]+', system.lower())) or 'system'}.md"
+    words = "_".join(re.findall(r"[^\W_]+", system.lower()))
+    return f"docs/provider_plan_{words or 'system'}.md"
 
 
-def provider_plan(message: TaskDelegated, evidence: Evidence) -> tuple[str, tuple[Citation, ...]]:
-    """Return the plans of the missing systems of a task as markdown, and the citations of their quotes."""
-    citations: list[Citation] = []
-    plans = [_plan(system, message, evidence, citations) for system in evidence.providers.missing]
-    text = "\n\n".join(plans)
-    return (f"{text}\n\n{references(citations)}" if citations else text), tuple(citations)
+def provider_plans(
+    message: TaskDelegated, evidence: Evidence, written: WrittenPlan | None = None
+) -> tuple[tuple[PlanDocument, ...], tuple[Citation, ...]]:
+    """Return the plans of the missing systems of a task as documents, and the citations of their quotes.
+
+    What a model wrote is in the first plan; the others point to it.
+    """
+    documents: list[PlanDocument] = []
+    citations: dict[str, Citation] = {}
+    for system in evidence.providers.missing:
+        path = plan_path(system)
+        if any(path == each.path for each in documents):
+            continue
+        plan = _plan(system, message, evidence, None if documents else written)
+        if documents and written:
+            plan.blocks.append(f"What concerns the whole task is in `{documents[0].path}`.")
+        documents.append(PlanDocument(path=path, system=system, text=plan.text()))
+        citations |= {each.model_dump_json(): each for each in plan.citations}
+    return tuple(documents), tuple(citations.values())
 
 
-def _plan(system: str, message: TaskDelegated, evidence: Evidence, citations: list[Citation]) -> str:
-    task = message.task
+def _plan(system: str, message: TaskDelegated, evidence: Evidence, written: WrittenPlan | None) -> PlanText:
+    task, plan = message.task, PlanText()
     job = task.target.job.name if task.target and task.target.job else None
-    known: list[str] = []
-    for citation in _about(system, evidence):
-        citations.append(citation)
-        known += labelled_quote(f"From {citation.source_path}", citation.quote, len(citations))
-    found = evidence.providers.found
-    packages = [
-        f"- {name}: `{provider.package}`; connections {_names(provider.connection_types)}; "
-        f"operators {_names((*provider.operators, *provider.sensors))}"
-        for name, provider in found
-    ]
-    parts = [
+    others = ", ".join(name for name, _ in evidence.providers.found) or "the task names none"
+    plan.blocks += [
         f"# Provider plan: {system}",
         f"`{plan_path(system)}`, for “{title_of(task.description, task.title, task.error_message, job)}”. "
         "The provider index has no official provider of this system, so no code is written for it.",
-        "## Searched",
-        "\n".join(f"- {text.splitlines()[0][:300]}" for text in evidence.searched_for),
-        "## Known about it",
-        *(known or [f"No trusted document of this project mentions {system}."]),
-        "## Connections and operators",
-        "\n".join([f"- {system}: none known", *packages]),
-        "## Alternatives",
-        _ALTERNATIVES.format(others=", ".join(name for name, _ in found) or "the task names none"),
-        "## Steps",
-        _STEPS,
-        "## Open points",
-        _OPEN.format(system=system),
     ]
-    return "\n\n".join(parts)
+    plan.section("Searched", searched(evidence))
+    known: list[str] = []
+    for citation in _about(system, evidence):
+        known += labelled_quote(f"From {citation.source_path}", citation.quote, plan.number(citation))
+    plan.section("Known about it", *(known or [f"No trusted document of this project mentions {system}."]))
+    plan.section("Architecture", plan.lines(written, "architecture"))
+    rows = "\n".join([f"- {system}: none known", *provider_rows(evidence)])
+    plan.section(
+        "Connections and operators", rows, plan.lines(written, "connections"), plan.lines(written, "operators")
+    )
+    plan.section("Alternatives", _ALTERNATIVES.format(others=others), plan.lines(written, "alternatives"))
+    plan.section("Steps", _STEPS, *_written_steps(plan, written))
+    plan.section("Open points", _OPEN.format(system=system), plan.lines(written, "open_points"))
+    return plan
+
+
+def _written_steps(plan: PlanText, written: WrittenPlan | None) -> tuple[str, ...]:
+    return (f"After that, in the words of {written.by}:", plan.steps(written)) if written else ()
 
 
 def _about(system: str, evidence: Evidence) -> list[Citation]:
@@ -90,8 +99,3 @@ def _about(system: str, evidence: Evidence) -> list[Citation]:
         if words and words <= content_words(passage.text)
     ]
     return quoted[:KNOWN]
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{', '.join(names[:SHOWN])}{more}" if names else "none"

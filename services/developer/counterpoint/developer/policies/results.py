@@ -7,16 +7,18 @@ from counterpoint.developer.evidence.gather import Evidence
 from counterpoint.developer.policies.assessment import Assessment
 from counterpoint.developer.policies.proposals import Proposal
 from counterpoint.proto.findings import Findings
+from counterpoint.proto.plans import PlanDocument
 from counterpoint.proto.tasks import EscalationCode, Need, SubmitTask
 
 
 @dataclass(frozen=True)
 class AnswerResult:
-    """An answer: a text of quotes."""
+    """An answer: a text of quotes, or a plan, of which `claim` is the part that rests on what it cites."""
 
     text: str
     reasoning: str
     findings: Findings
+    claim: str | None = None
 
 
 @dataclass(frozen=True)
@@ -30,13 +32,15 @@ class ProposalResult:
 
 @dataclass(frozen=True)
 class StopResult:
-    """A stop until `needs` are met. The manager fills in an empty `how`."""
+    """A stop until `needs` are met. The manager fills in an empty `how`. `plans` are documents about what is
+    missing."""
 
     code: EscalationCode
     reasoning: str
     findings: Findings
     needs: tuple[Need, ...]
     text: str | None = None
+    plans: tuple[PlanDocument, ...] = ()
 
 
 Result = AnswerResult | ProposalResult | StopResult

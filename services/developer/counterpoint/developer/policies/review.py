@@ -57,8 +57,9 @@ def review(message: TaskDelegated, conclusion: Conclusion) -> Review | None:
     match result:
         case ProposalResult(proposal=proposal):
             act, claim, shown = proposal.tried, proposal.tried, proposal.text
-        case AnswerResult(text=text):
-            act, claim, shown = (text if message.lane == "plan" else ""), text, text
+        case AnswerResult(text=text, claim=rests):
+            claim, shown = rests or text, text
+            act = claim if message.lane == "plan" else ""
         case _:
             return None
     instructed = message.override is not None and message.override.instruction in (act, *_quotes(result.findings))
@@ -142,7 +143,10 @@ def _missing_systems(message: TaskDelegated, evidence: Evidence, findings: Findi
 def _known_text(message: TaskDelegated, evidence: Evidence, findings: Findings) -> str:
     task = message.task
     override = (message.override.instruction, message.override.reasoning) if message.override else ()
-    packages = (f"{system} {provider.package}" for system, provider in evidence.providers.found)
+    packages = (
+        " ".join((system, each.package, *each.connection_types, *each.operators, *each.sensors, *each.hooks))
+        for system, each in evidence.providers.found
+    )
     own = (task.title, task.description, task.error_message, *task.systems, *override, *packages)
     return "\n".join([*filter(None, own), _cited_text(evidence, findings)])
 

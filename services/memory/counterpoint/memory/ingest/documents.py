@@ -50,6 +50,7 @@ _RETRIES = 3
 _ORPHANS_TIMEOUT_S = 600.0
 """Timeout of the search for chunks without a document, in seconds: no caller waits for it."""
 
+NOTHING_READ = ReadSet()
 _SQL = load_statements(__package__)
 
 
@@ -94,6 +95,24 @@ class Ingest:
             await self._update_job(origin, integrity, job, results)
         return results
 
+    async def derived(self, origin: Origin, memories: ReadSet, document: Document) -> Ingested:
+        """Ingest a document that is derived from a record, unless its source was ingested by somebody else.
+
+        Return the result, `refused` for one that may not be stored. Raises `Transient`.
+        """
+        document_id = ids.document_id(document.source)
+        try:
+            async with self._lock(origin.project, document.source):
+                known = await self._stored(origin.project, document_id)
+                before = known.get(("documents", document_id), StoredRecord()).body
+                if before is not None and "plan" not in before.get("metadata", {}):
+                    return Ingested(source=document.source, document_id=document_id, status="unchanged")
+                vouched = memories.provenance.integrity
+                return await retry_on_conflict(partial(self._replace, origin, vouched, document, memories), _RETRIES)
+        except Permanent as error:
+            problem = "; ".join(f"{p.field} {p.problem}" for p in error.problems) or error.code
+            return Ingested(source=document.source, status="refused", problem=problem)
+
     async def delete_orphans(self) -> None:
         """Delete the chunks of documents that have no record, left by a killed process. To be called when commits can
         be applied. The next process does what fails now."""
@@ -129,7 +148,9 @@ class Ingest:
             problem = "; ".join(f"{p.field} {p.problem}" for p in error.problems) or error.code
             return Ingested(source=document.source, status="refused", problem=problem)
 
-    async def _replace(self, origin: Origin, integrity: int, document: Document) -> Ingested:
+    async def _replace(
+        self, origin: Origin, integrity: int, document: Document, memories: ReadSet = NOTHING_READ
+    ) -> Ingested:
         document_id = ids.document_id(document.source)
         integrity = UNTRUSTED if document.untrusted else integrity
         if document.gone:
@@ -151,7 +172,8 @@ class Ingest:
         writes.append(Write(store="documents", id=document_id, body=pieces.body, expect=before.version))
         embedded = 0
         for start in range(0, len(writes), STEP_WRITES):
-            embedded += await self._step(origin, integrity, pieces, writes[start : start + STEP_WRITES])
+            part = writes[start : start + STEP_WRITES]
+            embedded += await self._step(origin, integrity, pieces, part, memories)
         log.info("document.ingested", document_id=document_id, chunks=len(pieces.chunks), embedded=embedded)
         return result.model_copy(update={"embedded": embedded})
 
@@ -218,7 +240,14 @@ class Ingest:
             rows = await connection.fetch(_SQL["document_and_chunks"], project, document_id)
         return {(row["store"], row["id"]): StoredRecord(row["version"], row["body"], row["sha256"]) for row in rows}
 
-    async def _step(self, origin: Origin, integrity: int, pieces: DocumentPlan, writes: Sequence[Write]) -> int:
+    async def _step(
+        self,
+        origin: Origin,
+        integrity: int,
+        pieces: DocumentPlan,
+        writes: Sequence[Write],
+        memories: ReadSet = NOTHING_READ,
+    ) -> int:
         """Apply some of a document's writes; return the number of embedded texts.
 
         The step is identified by its content and the versions that it changes: a repeated step is applied once, and
@@ -228,13 +257,21 @@ class Ingest:
         inbound = derived_id(origin.message_id, "ingest", pieces.body["sha256"], first.id, first.expect)
         origin = origin.model_copy(update={"message_id": inbound})
         screen = await self._releases.screen(origin.project)
-        plan = await asyncio.to_thread(own_plan, self._policy, origin, integrity, writes, screen)
+        plan = await asyncio.to_thread(own_plan, self._policy, origin, integrity, writes, screen, memories)
         _, embedded = await self._vectors.applied(self._committer, plan)
         return embedded
 
 
-def own_plan(policy: Policy, origin: Origin, integrity: int, writes: Sequence[Write], screen: Screen) -> CommitPlan:
-    """Plan writes of memory's own for a caller that may ingest. Raises the errors of `plan_commit`."""
+def own_plan(
+    policy: Policy,
+    origin: Origin,
+    integrity: int,
+    writes: Sequence[Write],
+    screen: Screen,
+    memories: ReadSet = NOTHING_READ,
+) -> CommitPlan:
+    """Plan writes of memory's own for a caller that may ingest, or derived from `memories`. Raises the errors of
+    `plan_commit`."""
     now = datetime.now(UTC)
     return plan_commit(
         policy,
@@ -243,7 +280,7 @@ def own_plan(policy: Policy, origin: Origin, integrity: int, writes: Sequence[Wr
         Commit(step="ingest", writes=tuple(writes)),
         now=now,
         caused_by=Provenance(integrity=integrity),
-        memories=ReadSet(),
+        memories=memories,
         task_version=None,
         screen=screen,
     )

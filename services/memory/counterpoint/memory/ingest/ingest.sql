@@ -95,6 +95,18 @@ ORDER BY place LIMIT $2
 INSERT INTO extracted AS known (project, related) VALUES ($1, $2)
 ON CONFLICT (project) DO UPDATE SET related = greatest(known.related, excluded.related)
 
+-- name: next_planned
+-- The next plans that are to become documents.
+SELECT store, id, version, greatest(seq, changed) AS place, label, integrity, body FROM records
+WHERE project = $1 AND store = 'plans'
+    AND (seq > coalesce((SELECT planned FROM extracted WHERE project = $1), 0)
+        OR changed > coalesce((SELECT planned FROM extracted WHERE project = $1), 0))
+ORDER BY place LIMIT $2
+
+-- name: mark_planned
+INSERT INTO extracted AS known (project, planned) VALUES ($1, $2)
+ON CONFLICT (project) DO UPDATE SET planned = greatest(known.planned, excluded.planned)
+
 -- name: passages
 SELECT id, version, label, integrity, body ->> 'text' AS text FROM records
 WHERE project = $1 AND store = 'chunks' AND id BETWEEN $2 || '-0' AND $2 || '-9999999999' AND body IS NOT NULL

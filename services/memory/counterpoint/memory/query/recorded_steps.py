@@ -34,7 +34,7 @@ from counterpoint.proto.memory import (
 from counterpoint.proto.subjects import SHARED_PROJECT
 
 _SQL = load_statements(__package__)
-_OF_STEPS = frozenset({"model_calls", "checkpoints", "routes", "judge_memory"})
+_OF_STEPS = frozenset({"model_calls", "checkpoints", "routes", "judge_memory", "planner_memory"})
 """Stores that a step is rebuilt from, beside those that the caller may read."""
 
 _Key = tuple[str, str, str, int]

@@ -1,7 +1,6 @@
 """Migrations: numbered SQL files applied once, in order, under an advisory lock; then the functions of this release."""
 
 import asyncio
-import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import structlog
 from counterpoint.bus.logs import configure
 from counterpoint.memory.record import functions
 from counterpoint.memory.record.installation import claim, refuse_other
+from counterpoint.memory.record.owner_settings import OwnerSettings
 from counterpoint.memory.record.release import contracts, migrations, refuse_contracted, refuse_skipped
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Permanent
@@ -81,10 +81,11 @@ async def _add_functions(connection: "Connection") -> None:
 
 
 def main() -> None:
-    """Migrate the database that the environment names."""
-    configure("migrate", os.environ.get("COUNTERPOINT_LOG_LEVEL", "info"))
+    """Migrate the database of the settings."""
+    settings = OwnerSettings()
+    configure("migrate", settings.log_level)
     try:
-        asyncio.run(migrate(os.environ["COUNTERPOINT_POSTGRES_OWNER_URL"], os.environ.get("COUNTERPOINT_INSTALLATION")))
+        asyncio.run(migrate(settings.url, settings.installation))
     except Permanent as refused:
         sys.exit(str(refused))
 

@@ -18,12 +18,16 @@ from counterpoint.router.api import (
     bulk_import,
     costs,
     dead_letters,
+    decisions,
     documents,
     entities,
     erasures,
+    health,
     incident_settings,
+    incidents,
     jobs,
     limits,
+    lineage_search,
     links,
     openapi,
     principals,
@@ -36,11 +40,13 @@ from counterpoint.router.api import (
     search,
     sessions,
     shadow,
+    task_card,
     task_line,
     tasks,
 )
-from counterpoint.router.api.context import RouterResources
+from counterpoint.router.api.context import IssueToucher, RouterResources
 from counterpoint.router.authentication import Authenticator
+from counterpoint.router.console import serving, sign_in
 from counterpoint.router.hub import WOKEN_BY, Hub
 from counterpoint.router.intake.running_tasks import RunningTasks
 from counterpoint.router.mcp.endpoint import McpEndpoint
@@ -65,6 +71,8 @@ class HttpApi(FastAPI):
         for part in (
             tasks,
             task_line,
+            task_card,
+            incidents,
             replay,
             links,
             sessions,
@@ -72,11 +80,14 @@ class HttpApi(FastAPI):
             shadow,
             approvals,
             costs,
+            health,
             limits,
             streams,
+            decisions,
             documents,
             search,
             entities,
+            lineage_search,
             jobs,
             dead_letters,
             quarantines,
@@ -89,6 +100,8 @@ class HttpApi(FastAPI):
             projections,
             reembedding,
             webhooks,
+            sign_in,
+            serving,
         ):
             self.include_router(part.router)
         self.get("/v1/schemas/{message_type}", tags=["contract"], response_model=None)(schema)
@@ -109,7 +122,14 @@ async def schema(message_type: str) -> Response:
     return JSONResponse(schemas.of(message_type), media_type="application/schema+json")
 
 
-def attach(service: Service, settings: RouterSettings, running_tasks: RunningTasks, *, has_receivers: bool) -> None:
+def attach(
+    service: Service,
+    settings: RouterSettings,
+    running_tasks: RunningTasks,
+    issues: IssueToucher | None,
+    *,
+    has_receivers: bool,
+) -> None:
     """Serve HTTP as a task of the service. Waits and streams end when the service stops.
 
     Raises `Permanent` for a source of webhooks that is not configured correctly.
@@ -119,7 +139,13 @@ def attach(service: Service, settings: RouterSettings, running_tasks: RunningTas
     hub = Hub()
     memory = service.memory
     resources = RouterResources(
-        memory, Authenticator(memory, settings.principal_cache_s), hub, running_tasks, settings, has_receivers
+        memory,
+        Authenticator(memory, settings.principal_cache_s),
+        hub,
+        running_tasks,
+        settings,
+        has_receivers=has_receivers,
+        issues=issues,
     )
     api = HttpApi(resources)
     api.state.webhook_sources = sources

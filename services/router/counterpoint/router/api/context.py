@@ -1,9 +1,9 @@
 """Request context: the caller, its project, and memory on its behalf."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import Depends, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -15,26 +15,38 @@ from counterpoint.proto.memory import Commit, List, LogAfter, QueryResult
 from counterpoint.proto.messages import ProjectName
 from counterpoint.proto.principals import Principal, Role
 from counterpoint.router.authentication import Authenticator, MemoryFor
+from counterpoint.router.console.sign_in_codes import SignInCodes
+from counterpoint.router.cookies import cookie_token
 from counterpoint.router.hub import Hub
 from counterpoint.router.intake.interventions import Reporter
 from counterpoint.router.intake.running_tasks import RunningTasks
 from counterpoint.router.settings import RouterSettings
+from counterpoint.router.webhooks.issue_events import IssueEvent
 
 Result = TypeVar("Result")
 _ATTEMPTS = 5
 _BEARER = HTTPBearer(auto_error=False, description="The token of a principal.")
 
 
+class IssueToucher(Protocol):
+    """The part of issue synchronization that webhooks need."""
+
+    async def touch(self, memory: Memory, event: IssueEvent) -> tuple[str | None, Commit]:
+        """Return the task of the issue of an event, None without one, and the commit that plans its comparison."""
+
+
 @dataclass(frozen=True)
 class RouterResources:
-    """Objects that all requests share, and whether there is a receiver of notifications."""
+    """Objects that all requests share. `issues` needs a tracker; `has_receivers` is about notifications."""
 
     memory: MemoryFor
     authenticator: Authenticator
     hub: Hub
     running_tasks: RunningTasks
     settings: RouterSettings
+    sign_in_codes: SignInCodes = field(default_factory=SignInCodes)
     has_receivers: bool = False
+    issues: IssueToucher | None = None
 
 
 @dataclass(frozen=True)
@@ -111,7 +123,8 @@ async def _context(
     project: Annotated[ProjectName | None, Query(description="The project; `default` without one.")] = None,
 ) -> RequestContext:
     resources: RouterResources = request.app.state.resources
-    principal = await resources.authenticator.authenticate(credentials.credentials if credentials else None)
+    token = credentials.credentials if credentials else cookie_token(request)
+    principal = await resources.authenticator.authenticate(token)
     return RequestContext(resources, principal, project or subjects.DEFAULT_PROJECT, project is not None)
 
 

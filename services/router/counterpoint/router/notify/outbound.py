@@ -1,4 +1,4 @@
-"""Calls to receivers by HTTP: each name is resolved once, checked, and the checked address is connected to.
+"""Calls to other systems by HTTP: each name is resolved once, checked, and the checked address is connected to.
 
 Redirects are not followed, proxies of the environment are not used, and a response is read up to a limit.
 """
@@ -39,11 +39,12 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request to a receiver. `headers` and `url` may hold credentials, so it has no text form."""
+    """A request to another system. `headers` and `url` may hold credentials, so it has no text form."""
 
     url: str = field(repr=False)
     content: bytes = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    method: str = "POST"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +137,8 @@ class _PinnedBackend(httpcore.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
 
-async def post(call: Call, private: bool, timeout_s: float) -> Answer:
-    """Send a request within `timeout_s`, on a connection of its own, and return the response.
+async def exchange(call: Call, private: bool, timeout_s: float, limit_bytes: int = ANSWER_BYTES) -> Answer:
+    """Send a request within `timeout_s`, on a connection of its own, and return the response up to `limit_bytes`.
 
     Raises `Refused`, `TimeoutError`, and the network errors of httpcore.
     """
@@ -146,11 +147,11 @@ async def post(call: Call, private: bool, timeout_s: float) -> Answer:
     async with (
         asyncio.timeout(timeout_s),
         httpcore.AsyncConnectionPool(ssl_context=_tls_context(), network_backend=_PinnedBackend(private)) as pool,
-        pool.stream("POST", call.url, headers=list(headers.items()), content=call.content) as response,
+        pool.stream(call.method, call.url, headers=list(headers.items()), content=call.content) as response,
     ):
         async for part in response.aiter_stream():
             content += part
-            if len(content) >= ANSWER_BYTES:
+            if len(content) >= limit_bytes:
                 break
     lower = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-    return Answer(response.status, lower, bytes(content[:ANSWER_BYTES]))
+    return Answer(response.status, lower, bytes(content[:limit_bytes]))

@@ -1,6 +1,6 @@
 """Registration of the handlers of notifications. HTTP clients are loaded only if a receiver is configured."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from counterpoint.bus import Service
 from counterpoint.bus.processor import Handler
@@ -9,32 +9,28 @@ from counterpoint.proto.memory import Commit
 from counterpoint.proto.messages import Message
 from counterpoint.proto.notifications import NotificationDue
 from counterpoint.router.notify.deliveries import undeliverable
-from counterpoint.router.notify.events import CONSUMED
 from counterpoint.router.notify.receivers import receivers_of
 from counterpoint.router.settings import RouterSettings
 
+if TYPE_CHECKING:
+    from counterpoint.router.notify.handlers import Notifications
 
-def attach(service: Service, settings: RouterSettings) -> bool:
-    """Handle events of tasks, and return whether there is a receiver.
+
+def attach(service: Service, settings: RouterSettings) -> "Notifications | None":
+    """Handle deliveries that are due, and return what plans them, None without a receiver.
 
     Raises `ReceiverError` for receivers that are not configured correctly.
     """
     receivers = receivers_of(settings)
     if not receivers:
-        _register(service, _tell_nobody, _refuse)
-        return False
+        service.on(NotificationDue)(finished(_refuse))
+        return None
     from counterpoint.router.notify.caller import Caller
     from counterpoint.router.notify.handlers import Notifications
 
     notifications = Notifications(receivers, Caller(settings.notify_timeout_s))
-    _register(service, notifications.on_event, notifications.on_due)
-    return True
-
-
-def _register(service: Service, on_event: Handler[Any], on_due: Handler[Any]) -> None:
-    for message_type in CONSUMED:
-        service.on(message_type)(finished(on_event))
-    service.on(NotificationDue)(finished(on_due))
+    service.on(NotificationDue)(finished(notifications.on_due))
+    return notifications
 
 
 def finished(handler: Handler[Any]) -> Handler[Any]:
@@ -50,10 +46,6 @@ def finished(handler: Handler[Any]) -> Handler[Any]:
         return commit
 
     return handle
-
-
-async def _tell_nobody(message: Message, memory: Memory) -> Commit:
-    return Commit()
 
 
 async def _refuse(message: NotificationDue, memory: Memory) -> Commit:

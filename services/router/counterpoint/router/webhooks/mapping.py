@@ -54,8 +54,8 @@ def _rows(source: WebhookSource, headers: Mapping[str, str], body: Any) -> list[
             return [(body, gitlab_event(headers, body))]
         case "cloudevents":
             return _cloud_events(source, headers, body)
-        case "slack":
-            return [(body, Ignored("a source of the kind slack takes replies only"))]
+        case "slack" | "teams":
+            return [(body, Ignored(f"a source of the kind {source.kind} takes replies only"))]
         case "json":
             rows = _searched(source.items, "items", body) if source.items else [body]
             rows = rows if isinstance(rows, list) else [rows]

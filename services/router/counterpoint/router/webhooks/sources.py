@@ -1,5 +1,7 @@
 """Sources of webhooks: their kinds, secrets and mappings, from a TOML file that is read again when it changes."""
 
+import base64
+import binascii
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
@@ -14,7 +16,7 @@ from counterpoint.router.private_file import PrivateFileError, first_problem, pr
 log = structlog.get_logger()
 
 SourceKind = Literal[
-    "alertmanager", "grafana", "pagerduty", "github", "gitlab", "gitea", "cloudevents", "slack", "json"
+    "alertmanager", "grafana", "pagerduty", "github", "gitlab", "gitea", "cloudevents", "slack", "teams", "json"
 ]
 KINDS: tuple[str, ...] = get_args(SourceKind)
 FIELDS = frozenset(
@@ -45,7 +47,7 @@ class WebhookSource(BaseModel):
     """A source: how it signs, as which principal it acts, in which project, and how its JSON is read.
 
     Without a secret its requests need the bearer token of a principal. `map` has JMESPath expressions by field, `items`
-    the one that lists the events in a body. `users` are the principals of Slack's users, by their ids.
+    the one that lists the events in a body. `users` are the principals of a chat's users, by their ids.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -66,9 +68,11 @@ class WebhookSource(BaseModel):
 
         if self.secret is not None and not self.secret.get_secret_value().removeprefix("whsec_").strip():
             raise ValueError("secret is empty: anyone could sign with it")
-        if self.kind == "slack" and (self.secret is None or not self.users):
-            raise ValueError("secret and users are needed for the kind slack")
-        if self.secret is not None and self.principal is None and self.kind != "slack":
+        if self.is_chat and (self.secret is None or not self.users):
+            raise ValueError(f"secret and users are needed for the kind {self.kind}")
+        if self.kind == "teams" and self.secret is not None:
+            _check_base64(self.secret.get_secret_value())
+        if self.secret is not None and self.principal is None and not self.is_chat:
             raise ValueError("principal is needed with a secret: the name under which its tasks are submitted")
         if self.kind == "json" and "description" not in self.map:
             raise ValueError("map.description is needed for the kind json")
@@ -80,6 +84,11 @@ class WebhookSource(BaseModel):
             except JMESPathError as error:
                 raise ValueError(f"{name} is not valid JMESPath: {str(error).splitlines()[0]}") from None
         return self
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether its requests are replies of people, each with rights of its own."""
+        return self.kind in ("slack", "teams")
 
 
 class WebhookSources:
@@ -109,7 +118,7 @@ class WebhookSources:
         if name in self._wrong:
             raise _invalid(self._wrong[name])
         source = self._sources.get(name)
-        if source is None and name in KINDS and name not in ("json", "slack"):
+        if source is None and name in KINDS and name not in ("json", "slack", "teams"):
             return WebhookSource.model_validate({"name": name, "kind": name})
         return source
 
@@ -154,6 +163,13 @@ def _sorted(rows: list[Any]) -> tuple[dict[str, WebhookSource], dict[str, str]]:
             wrong[source.name] = f"source {source.name}: two sources have this name"
         sources[source.name] = source
     return {name: source for name, source in sources.items() if name not in wrong}, wrong
+
+
+def _check_base64(secret: str) -> None:
+    try:
+        base64.b64decode(secret, validate=True)
+    except binascii.Error:
+        raise ValueError("secret is not the security token of Teams, which is base64") from None
 
 
 def unknown_source() -> Permanent:

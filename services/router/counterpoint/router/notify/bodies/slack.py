@@ -4,9 +4,11 @@ With a bot token the Web API posts and updates. An incoming webhook can only pos
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from counterpoint.router.notify.deliveries import Delivery
+from counterpoint.router.notify.digest import IncidentDigest
 from counterpoint.router.notify.outbound import Answer, Call
 from counterpoint.router.notify.receivers import Receiver
 from counterpoint.router.notify.summary import IncidentSummary
@@ -42,16 +44,28 @@ _GONE = frozenset({"message_not_found", "cant_update_message", "edit_window_clos
 
 def slack_call(receiver: Receiver, delivery: Delivery, incident: IncidentSummary) -> Call:
     """Return the call that posts an incident, or updates its message."""
-    body: dict[str, Any] = {"text": escaped(incident.headline), "blocks": blocks(incident, buttons=receiver.buttons)}
+    body = {"text": escaped(incident.headline), "blocks": blocks(incident, buttons=receiver.buttons)}
+    if delivery.ref:
+        return _call(receiver, "chat.update", body, delivery.ref)
+    thread = {"thread_ts": delivery.thread["ts"], "reply_broadcast": True} if delivery.thread else {}
+    return _call(receiver, "chat.postMessage", body, thread)
+
+
+def slack_digest_call(receiver: Receiver, digest: IncidentDigest) -> Call:
+    """Return the call that posts a digest, at most 20 lines in one message."""
+    lines = [_section(f"• {escaped(line)}"[:2900]) for line in digest.lines]
+    body = {"text": escaped(digest.headline), "blocks": [_section(f"*{escaped(digest.headline)}*"), *lines]}
+    return _call(receiver, "chat.postMessage", body, {})
+
+
+def _call(receiver: Receiver, method: str, body: dict[str, Any], to: Mapping[str, Any]) -> Call:
+    """Return a call of the Web API, or of an incoming webhook, which knows neither channels nor threads."""
     headers = {"Content-Type": "application/json; charset=utf-8"}
     if receiver.secret is None:
         return Call(receiver.address, json.dumps(body).encode(), headers)
     headers["Authorization"] = f"Bearer {receiver.secret.get_secret_value()}"
-    method = "chat.update" if delivery.ref else "chat.postMessage"
-    body |= {"channel": receiver.channel, **(delivery.ref or {}), "unfurl_links": False}
-    if delivery.thread and not delivery.ref:
-        body |= {"thread_ts": delivery.thread["ts"], "reply_broadcast": True}
-    return Call(f"{receiver.address.rstrip('/')}/api/{method}", json.dumps(body).encode(), headers)
+    sent = body | {"channel": receiver.channel, **to, "unfurl_links": False}
+    return Call(f"{receiver.address.rstrip('/')}/api/{method}", json.dumps(sent).encode(), headers)
 
 
 def slack_result(receiver: Receiver, answer: Answer) -> tuple[dict[str, str] | None, str | None, SlackError]:
