@@ -20,7 +20,8 @@ from counterpoint.bench.traffic import TrafficCount, traffic
 from counterpoint.local.service import SERVICES
 from counterpoint.local.stack import Stack
 
-RUNS = 3
+RUNS, IN_FLIGHT = 3, 40
+"""Rolls, and tasks at once at most: a machine that cannot keep up with the rate gets fewer."""
 _BESIDE = 20
 """Tasks that come in before the first service is replaced, and after the last one."""
 
@@ -28,7 +29,7 @@ _BESIDE = 20
 async def roll(stack: Stack, rate: float, seed: int) -> tuple[TrafficCount, float]:
     """Replace every service of a running stack in an order of the seed. Return the count and the seconds it took."""
     order = random.Random(seed).sample(SERVICES, len(SERVICES))
-    async with traffic(stack.endpoints, f"roll-{seed}", rate) as tasks:
+    async with traffic(stack.endpoints, f"roll-{seed}", rate, IN_FLIGHT) as tasks:
         await _more(tasks.began, _BESIDE)
         began = time.monotonic()
         for name in order:
@@ -67,13 +68,15 @@ async def measure_roll(rate: float, runs: int, report: BenchReport) -> None:
         report.measures.append(Measurement(name, unit, tuple(values), target))
 
     row(f"tasks submitted, up to {rate:g} a second", "", [count.tasks for count in counts])
+    rates = (count.tasks / took_s for count, took_s in results)
+    row("tasks a second, from the first to the last replacement, about", "/s", list(rates))
     row("lost", "", [len(count.lost) for count in counts], 0)
     row("doubled", "", [len(count.doubled) for count in counts], 0)
     row("requests without an answer", "", [len(count.unanswered) for count in counts], 0)
     row("dead letters", "", [len(count.dead) for count in counts], 0)
     row("audit log broken", "", [not count.verified for count in counts], 0)
     row("requests answered", "", [count.answers.total() for count in counts])
-    for reason, target in {"error": 0, "broken": None, "refused": None, "503": None}.items():
+    for reason, target in {"error": 0, "broken": None, "refused": None, "timeout": None, "503": None}.items():
         row(f"requests sent again: {reason}", "", [count.retries[reason] for count in counts], target)
     row("longest time to an answer", "s", [count.longest_s for count in counts])
     row("a roll", "s", list(seconds))

@@ -48,7 +48,8 @@ class TrafficCount:
     verified: bool = False
     answers: Counter[int] = field(default_factory=Counter)
     retries: Counter[str] = field(default_factory=Counter)
-    """Requests sent again after `503`, a `refused` or a `broken` connection, or an `error`, another status from 500."""
+    """Requests sent again after `503`, a `refused` or `broken` connection, a `timeout` of the client, or an `error`,
+    another status from 500."""
     longest_s: float = 0.0
     """The longest time from a request to its answer, without requests that wait for a task."""
 
@@ -195,12 +196,12 @@ class Traffic:
         for _ in self._patience(f"{method} {path}"):
             try:
                 response = await self._http.request(method, path, **given)
-            except (httpx.ConnectError, httpx.ConnectTimeout):
+            except httpx.ConnectError:
                 self.count.retries["refused"] += 1
                 await asyncio.sleep(_REFUSED_S)
                 continue
-            except httpx.TransportError:
-                self.count.retries["broken"] += 1
+            except httpx.TransportError as error:
+                self.count.retries["timeout" if isinstance(error, httpx.TimeoutException) else "broken"] += 1
                 self._reports[reported or ""] += 1
                 continue
             self._reports[reported or ""] += 1
