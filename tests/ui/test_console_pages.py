@@ -30,9 +30,9 @@ async def opened(console_page: OpenPage, stack: Stack) -> Callable[[str, str], A
     page = await console_page(stack.endpoints.token)
 
     async def go(route: str, project: str) -> Page:
-        await page.goto(f"/#/{route}{'&' if '?' in route else '?'}project={project}")
-        title = route.partition("/")[0].partition("?")[0].replace("-", " ").capitalize()
-        await expect(page.get_by_role("heading", level=1, name=title)).to_be_visible()
+        address = f"#/{route}{'&' if '?' in route else '?'}project={project}"
+        await page.goto(f"/{address}")
+        await expect(page.locator("main")).to_have_attribute("data-shown", address)
         await expect(page.get_by_text("Loading…")).to_have_count(0)
         return page
 
