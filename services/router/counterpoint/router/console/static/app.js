@@ -52,7 +52,8 @@ async function open() {
   leave.abort();
   leave = new AbortController();
   const { signal } = leave;
-  const { page, parameters } = parse(location.hash);
+  const opened = location.hash;
+  const { page, parameters } = parse(opened);
   selectProject(parameters.query.get("project"));
   renderNavigation(page);
   document.querySelectorAll("dialog[open]:not(.sign-in)").forEach((dialog) => dialog.close());
@@ -73,6 +74,7 @@ async function open() {
     console.warn(error);
     replace(main, h("h1", null, page.label ?? page.name), errorBox(error), h("p", null, h("button", { type: "button", onclick: open }, "Try again")));
   }
+  if (!signal.aborted) main.dataset.shown = opened;
 }
 
 function selectProject(named) {
