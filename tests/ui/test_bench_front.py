@@ -44,6 +44,7 @@ async def test_decisions_are_timed_until_they_are_on_the_screen(
     monkeypatch.setattr(front_console, "COUNT", 12)
     monkeypatch.setattr(front_console, "WARM_UP", 2)
     monkeypatch.setattr(front_console, "RATE", 20.0)
+    monkeypatch.setattr(front_console, "LAST", 5)
     report = BenchReport("front")
     await front_console.measure_console(stack.endpoints, router, report)
     p50, p99, first_load = report.measures

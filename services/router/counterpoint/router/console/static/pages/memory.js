@@ -85,7 +85,7 @@ export async function dependents(item, signal) {
   const load = async (shown) => {
     const found = await get("/v1/blast-radius", { item, limit: 500, shown: shown || null }, { signal });
     replace(place,
-      found.tasks.length ? h("p", null, `${number(found.tasks.length)} tasks: `, found.tasks.slice(0, 20).map((task, index) => [index ? ", " : "", h("a", { href: to("incident", [task]) }, task.slice(0, 8))])) : null,
+      found.tasks.length ? h("p", null, found.tasks.length === 1 ? "1 task: " : `${number(found.tasks.length)} tasks: `, found.tasks.slice(0, 20).map((task, index) => [index ? ", " : "", h("a", { href: to("incident", [task]) }, task.slice(0, 8))])) : null,
       found.truncated ? h("p", { class: "warn" }, "There are more than are shown.") : null,
       table([
         { label: "Item", cell: (row) => itemLink(`${row.store}/${row.id}`, `${row.store}/${row.id}`), wide: true },
@@ -132,13 +132,18 @@ function previewOf(preview) {
     nothing ? null : h("ul", null,
       Object.entries(preview.out).map(([store, count]) => h("li", null, `${number(count)} of ${store} taken out of every read`)),
       Object.entries(preview.restored).map(([store, count]) => h("li", null, `${number(count)} of ${store} restored to an earlier version`)),
-      h("li", null, preview.tasks_count ? `${number(preview.tasks_count)} tasks rest on it; their records are kept` : "No task rests on it"),
+      h("li", null, tasksOf(preview.tasks_count)),
       preview.other_projects ? h("li", null, `and what ${number(preview.other_projects)} other projects derived from it`) : null),
     nothing ? null : table([
       { label: "Item", cell: (row) => `${row.store}/${row.id}`, wide: true },
       { label: "Version", cell: (row) => row.version, numeric: true },
       { label: "Then", cell: (row) => (row.restored ? `version ${row.restored}` : "taken out") },
     ], preview.records.slice(0, 50), { caption: preview.truncated || preview.records.length > 50 ? "The first of the records" : "The records" }));
+}
+
+function tasksOf(count) {
+  if (!count) return "No task rests on it";
+  return count === 1 ? "1 task rests on it; its record is kept" : `${number(count)} tasks rest on it; their records are kept`;
 }
 
 const counted = (counts, verb) => Object.entries(counts ?? {}).map(([store, count]) => `${count} of ${store} ${verb}. `).join("");
