@@ -5,7 +5,7 @@ UV := .tools/bin/uv
 BIN := .venv/bin
 STAMP := .venv/.stamp
 
-.PHONY: help setup run demo test test-model check format proto dist proofs bench chaos peers producers clean
+.PHONY: help setup run demo test test-model check format proto dist sbom pictures proofs bench chaos peers producers clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,7 +15,7 @@ $(UV):
 	.tools/bin/pip install --quiet --disable-pip-version-check uv
 
 $(STAMP): $(UV) uv.lock pyproject.toml proto/pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)
-	$(UV) sync --locked --quiet --group node
+	$(UV) sync --locked --quiet --group node --group chart
 	$(BIN)/python -m counterpoint.memory.embedding.files
 	@touch $@
 
@@ -46,14 +46,21 @@ format: setup ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-proto: setup ## Write what is generated: schemas, AsyncAPI, OpenAPI, the tables of workflow and errors, NATS permissions
+proto: setup ## Write what is generated: schemas, AsyncAPI, OpenAPI, the tables of workflow and errors, NATS permissions, the chart's part of the policy
 	$(BIN)/python -m counterpoint.proto.generate
 	$(BIN)/python -m counterpoint.router.api.generate
 	$(BIN)/python docs/generate.py
 	$(BIN)/python deploy/nats/generate.py
+	$(BIN)/python deploy/chart/generate.py
 
 dist: setup ## Build the wheels of an installation without a checkout into dist/
 	$(BIN)/python deploy/dist.py dist
+
+sbom: setup ## Write a bill of materials (CycloneDX) of each image from the lock into dist/sbom/
+	$(BIN)/python deploy/sbom.py dist/sbom
+
+pictures: setup ## Take pictures of the console for docs/pictures (needs Chromium; a few minutes)
+	PYTHONPATH=tests $(BIN)/python docs/pictures.py
 
 proofs: setup ## The proofs of the diode in full: 1,000,000 accesses, 16,000 updates, more seeds (minutes)
 	$(BIN)/pytest -q -m slow -n auto --dist loadgroup

@@ -33,6 +33,7 @@ SHIPPED = (
     "examples/incidents",
     "examples/knowledge",
     "examples/late",
+    "examples/starter/docs",
 )
 """Files that the command reads at run time, below `counterpoint/cli/shipped`."""
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -125,20 +126,10 @@ def lay_out(folder: Path) -> None:
 
 def lay_out_model(folder: Path) -> None:
     """Write the source tree of the embedding model: the ONNX file and the tokenizer."""
-    from counterpoint.memory.embedding.files import (
-        MODEL_ID,
-        SHIPPED_MODEL,
-        SHIPPED_TOKENIZER,
-        build_model,
-        load_tokenizer,
-    )
+    from counterpoint.memory.embedding.files import write_package
 
     root = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    package = folder / "counterpoint" / "minilm"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text(f'"""The embedding model {MODEL_ID}, as `counterpoint.memory` loads it."""\n')
-    (package / SHIPPED_MODEL).write_bytes(build_model(MODEL_ID))
-    (package / SHIPPED_TOKENIZER).write_text(load_tokenizer())
+    write_package(folder / "counterpoint" / "minilm")
     shutil.copy(ROOT / "LICENSE", folder)
     table = {key: root[key] for key in ("version", "requires-python", "license")}
     description = "The embedding model all-MiniLM-L6-v2, quantized, for counterpoint. Its weights are Apache-2.0."

@@ -92,7 +92,11 @@ class NotifiedHouse:
 
     async def tell(self, message: Message, message_id: str | None = None) -> None:
         """Deliver an event of a task."""
-        await self._run(self.notifications.on_event, message, message_id or new_id())
+        await self._run(self.plan, message, message_id or new_id())
+
+    async def plan(self, message: Message, memory: Memory) -> Commit:
+        """Handle an event of a task."""
+        return await self.notifications.plan(message, memory)
 
     async def settle(self, upto: timedelta = timedelta(0)) -> int:
         """Deliver what is due until `upto` from now, in order; return the number of messages."""

@@ -29,14 +29,16 @@ from counterpoint.proto.memory import (
 )
 from counterpoint.proto.messages import Message
 from counterpoint.proto.validation import parse
+from counterpoint.router import task_events
 from counterpoint.router.authentication import token_id
 from counterpoint.router.handlers import register
+from counterpoint.router.issues import wiring as issues
 from counterpoint.router.notify import wiring as notifications
 from counterpoint.router.settings import RouterSettings
 
 NOW = datetime(2026, 3, 2, 3, 0, 1, tzinfo=UTC)
 PROJECT = "orders"
-OPERATED = ("cypher", "rebuild", "reembed")
+OPERATED = ("cypher", "rebuild", "reembed", "health")
 ROLES = ("submit", "report", "read", "ingest", "override", "approve", "operate", "audit", "admin")
 
 
@@ -57,7 +59,10 @@ class House(FakeMemory):
 
     def __post_init__(self) -> None:
         register(self, timedelta(days=1), FairLimiter(1000))  # type: ignore[arg-type]
-        notifications.attach(self, RouterSettings(nats_user="router", nats_password=SecretStr("x")))  # type: ignore[arg-type]
+        settings = RouterSettings(nats_user="router", nats_password=SecretStr("x"))
+        notifications.attach(self, settings)  # type: ignore[arg-type]
+        issues.attach(self, settings)  # type: ignore[arg-type]
+        task_events.attach(self, ())  # type: ignore[arg-type]
 
     # the service that the handlers are registered with
 

@@ -20,6 +20,7 @@ from counterpoint.proto.tasks import TaskCompleted, TaskEscalated, TaskProposed,
 from counterpoint.router.notify.bodies import mail
 from counterpoint.router.notify.bodies.slack import blocks
 from counterpoint.router.notify.bodies.teams import card
+from counterpoint.router.notify.deliveries import ATTEMPTS
 from counterpoint.router.notify.quiet_hours import QuietHours
 from counterpoint.router.notify.receivers import Receiver
 from counterpoint.router.notify.summary import ordinal, summary_of
@@ -139,6 +140,52 @@ async def test_an_error_of_slack_in_a_good_answer_is_a_failure(hook: HookReceive
     await house.settle(timedelta(days=1))
     assert len(hook.received) == 3
     assert "channel_not_found" in str(house.dead[0][1])
+
+
+@pytest.mark.parametrize("error", ["message_not_found", "cant_update_message"])
+async def test_a_message_that_was_deleted_in_slack_is_posted_anew(hook: HookReceiver, error: str) -> None:
+    house = NotifiedHouse([receiver(hook, "slack")])
+    hook.reply = Reply(body={"ok": True, "channel": "C9", "ts": "17.5"})
+    house.task(**PROPOSED)
+    await house.tell(proposed())
+    await house.settle()
+    hook.replies = [Reply(body={"ok": False, "error": error})]
+    hook.reply = Reply(body={"ok": True, "channel": "C9", "ts": "18.5"})
+    house.task(**ESCALATED)
+    await house.tell(escalated())
+    await house.settle()
+    house.task(**PROPOSED)
+    await house.tell(proposed())
+    await house.settle()
+    paths = [one.path.removeprefix("/api/chat.") for one in hook.received]
+    assert paths == ["postMessage", "update", "postMessage", "update"]
+    assert "ts" not in hook.received[2].json
+    assert hook.received[3].json["ts"] == "18.5"
+    assert not house.dead
+
+
+async def test_a_thread_that_was_deleted_in_slack_is_left(hook: HookReceiver) -> None:
+    house = NotifiedHouse([receiver(hook, "slack")])
+    hook.reply = Reply(body={"ok": True, "channel": "C9", "ts": "1.0"})
+    house.task("incident-1", **PROPOSED)
+    await house.tell(proposed("incident-1"))
+    await house.settle()
+    hook.replies = [Reply(body={"ok": False, "error": "thread_not_found"})]
+    house.task("incident-2", context={"previous_incident": "incident-1"}, **PROPOSED)
+    await house.tell(proposed("incident-2"))
+    await house.settle()
+    assert [one.json.get("thread_ts") for one in hook.received] == [None, "1.0", None]
+    assert not house.dead
+
+
+async def test_an_error_about_a_message_that_there_is_not_is_a_failure(hook: HookReceiver) -> None:
+    house = NotifiedHouse([receiver(hook, "slack")])
+    hook.reply = Reply(body={"ok": False, "error": "message_not_found"})
+    house.task(**PROPOSED)
+    await house.tell(proposed())
+    await house.settle(timedelta(days=10))
+    assert len(hook.received) == ATTEMPTS
+    assert len(house.dead) == 1
 
 
 async def test_pagerduty_is_triggered_acknowledged_and_resolved_under_one_key(hook: HookReceiver) -> None:

@@ -250,6 +250,6 @@ async def test_a_shadow_task_and_one_of_another_project_tell_nobody(hook: HookRe
 async def test_an_event_that_nobody_is_told_of_is_finished_too(hook: HookReceiver) -> None:
     house = NotifiedHouse([])
     client = house.memory.memory(new_id())
-    await finished(house.notifications.on_event)(proposed(), client)
+    await finished(house.plan)(proposed(), client)
     assert client.finished
     assert [commit.writes for commit in house.memory.commits] == [()]

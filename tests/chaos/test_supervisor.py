@@ -22,12 +22,13 @@ from structlog.testing import capture_logs
 from counterpoint.bench.processes import descendants
 from counterpoint.local.credentials import load_credentials
 from counterpoint.local.lock import AlreadyRunning, is_locked
+from counterpoint.local.nats import policy_authorization
 from counterpoint.local.postgres import PostgresUrls
 from counterpoint.local.process import ManagedProcess
 from counterpoint.local.serve import run_detached, run_supervisor
 from counterpoint.local.service import COMMANDS, NATS_USERS, SERVICES, ServiceParameters, environment
 from counterpoint.local.settings import local_settings
-from counterpoint.local.stack import Progress, Stack, policy_authorization
+from counterpoint.local.stack import Progress, Stack
 from counterpoint.local.state_file import ProcessIdentity, ProcessRecord, StateFile
 from counterpoint.local.supervisor import restart_delay_s
 from counterpoint.local.up import down, status

@@ -77,6 +77,7 @@ SETTINGS: tuple[tuple[str, type[BaseSettings]], ...] = (
 OTHERS = [
     ("COUNTERPOINT_POSTGRES_OWNER_URL", "migrate, index", "*(required)*"),
     ("COUNTERPOINT_INSTALLATION", "migrate", "-"),
+    ("COUNTERPOINT_SECRETS_DIR", "services, jobs", "-"),
     *(
         (f"COUNTERPOINT_{name}", "command", "-")
         for name in ("URL", "TOKEN", "CA", "DATA_DIR", "BACKUP_PASSPHRASE", "PROJECT")
@@ -347,6 +348,7 @@ def test_the_tables_of_the_policy_are_those_of_the_file() -> None:
     assert table(POLICY, "## Services") == services
     assert [row[:7] for row in table(POLICY, "## Stores")] == stores
     assert table(POLICY, "## Messages") == messages
+    assert table(POLICY, "## Network") == [(name, ", ".join(targets)) for name, targets in rules.network.items()]
     assert [row[0] for row in table(POLICY, "## Principals and roles")] == list(rules.principals)
     assert set(rules.principals) == set(get_args(Role))
     verdicts = [

@@ -34,9 +34,10 @@ SUPERVISED = {
     for name in ("NATS_URL", "NATS_USER", "NATS_PASSWORD", "HEALTH_PORT", "POSTGRES_URL", "VALKEY_URL", "DATA_DIR")
 } | {f"{PREFIX}{name}" for name in ("SIGNING_KEYS", "AUDIT_KEY", "ADMIN_TOKEN", "GATEWAY_URL")}
 """Values that only the supervisor knows: it runs the engines, holds the secrets and chooses the ports."""
+CREDENTIALS = f"{PREFIX}NATS_CREDS"
+"""For the supervisor a folder, for a service a file in it."""
 LISTENED = {f"{PREFIX}{server}_{part}" for server in ("HTTP", "LINEAGE", "GATEWAY") for part in ("HOST", "PORT")} | {
-    f"{PREFIX}TLS_CERT",
-    f"{PREFIX}TLS_KEY",
+    f"{PREFIX}{name}" for name in ("TLS_CERT", "TLS_KEY", "HTTP_FD", "LINEAGE_FD")
 }
 """Read by `up` itself, which hands the address that it settled on to the service."""
 
@@ -58,6 +59,7 @@ def _wiring(inherited: dict[str, str]) -> ServiceParameters:
         gateway_host="10.0.0.3",
         tls_cert="/cert.pem",
         tls_key="/key.pem",
+        listeners={"router": 7, "lineage": 8},
     )
 
 
@@ -65,7 +67,7 @@ def _wiring(inherited: dict[str, str]) -> ServiceParameters:
 def test_every_documented_setting_is_passed_to_its_service_and_no_other_is(service: ServiceName) -> None:
     everything = {name: f"given-{name}" for name, _ in ROWS} | {f"{PREFIX}UNHEARD_OF": "x"}
     passed = {name for name, value in environment(service, _wiring(everything)).items() if value == f"given-{name}"}
-    assert passed == DOCUMENTED[service] - SUPERVISED - LISTENED
+    assert passed == DOCUMENTED[service] - SUPERVISED - LISTENED - {CREDENTIALS}
     assert passed == {f"{PREFIX}{name}" for name in (*COMMON, *FORWARDED[service])}
 
 
@@ -75,6 +77,15 @@ def test_what_the_supervisor_decides_is_set_and_no_variable_replaces_it(service:
     decided = environment(service, _wiring(everything))
     for name in DOCUMENTED[service] & (SUPERVISED | LISTENED) - {f"{PREFIX}HEALTH_PORT"}:
         assert decided[name] not in ("", f"given-{name}"), name
+
+
+def test_a_service_gets_its_own_credentials_file_instead_of_a_password() -> None:
+    wiring = replace(_wiring({CREDENTIALS: "/elsewhere"}), nats_creds=Path("/etc/creds"))
+    for name in (*SERVICES, "provision"):
+        given = environment(name, wiring)
+        user = "provisioner" if name == "provision" else name
+        assert given[CREDENTIALS] == f"/etc/creds/{user}.creds"
+        assert f"{PREFIX}NATS_PASSWORD" not in given
 
 
 def test_each_address_reaches_the_service_that_listens_there_and_those_that_call_it() -> None:

@@ -111,8 +111,8 @@ def test_what_memory_keeps_is_in_a_volume_that_its_user_may_write(services: dict
     folders = {"memory": environment["COUNTERPOINT_DATA_DIR"], "audit": environment["COUNTERPOINT_AUDIT_DIR"]}
     assert services["memory"]["volumes"] == [f"{name}:{folder}" for name, folder in folders.items()]
     assert folders.keys() <= read()["volumes"].keys()
-    made = f"install -d -o counterpoint -g counterpoint -m 0700 {' '.join(folders.values())}"
-    assert made in (ROOT / "deploy" / "docker" / "Dockerfile").read_text()
+    text = (ROOT / "deploy" / "docker" / "Dockerfile").read_text()
+    assert all(f"COPY --from=build-server --chown=10001:10001 /empty {folder}\n" in text for folder in folders.values())
 
 
 def test_only_loopback_ports_are_published(services: dict[str, Any]) -> None:

@@ -72,7 +72,11 @@ def test_the_wheel_contains_every_file_of_every_member_and_what_the_demo_reads(w
         if name.startswith(f"{folder}counterpoint/") and name.removeprefix(folder) not in names
     ]  # fmt: skip
     assert not missing
-    shipped = [name for name in tracked if name.startswith(("docs/", "examples/incidents/", "examples/events/"))]
+    shipped = [
+        name
+        for name in tracked
+        if name.startswith(("docs/", "examples/incidents/", "examples/events/", "examples/starter/docs/"))
+    ]
     assert shipped
     assert not [name for name in shipped if f"counterpoint/cli/shipped/{name}" not in names]
     assert "counterpoint/__init__.py" not in names

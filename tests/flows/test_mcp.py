@@ -315,6 +315,7 @@ async def test_a_task_is_a_resource_a_card_and_a_line(client: McpClient, desk: D
         (message,) = prompt.messages
         assert isinstance(message.content, TextContent)
         assert "### boom 7" in message.content.text
+        assert ("**Not recorded:** the cause." in message.content.text) == (prompt is runbook)
     with pytest.raises(MCPError, match="unknown_task"):
         await client.get_prompt("triage_incident", {"task_id": "nothing"})
 

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 from counterpoint.cli.main import app
 from counterpoint.local.stack import Stack
+from counterpoint.proto.messages import utc_now
 
 pytestmark = pytest.mark.timeout(120)
 SECRET = "whsec_" + base64.b64encode(b"0" * 32).decode()
@@ -46,6 +48,12 @@ async def telling(
         f'[[receiver]]\nname = "chat"\nkind = "slack"\nurl = "{slack.url}"\nsecret = "{TOKEN}"\n'
         'channel = "C1"\nprivate = true\nprojects = ["chatty"]\n'
     )
+    times = [(utc_now() + timedelta(seconds=8 * number)).strftime("%H:%M:%S") for number in range(1, 25)]
+    with file.open("a") as more:
+        more.write(
+            f'[[receiver]]\nname = "digest"\nkind = "slack"\nurl = "{slack.url}/digest"\nprivate = true\n'
+            f'projects = ["digested"]\ndigest = {{at = {times}, unless = "urgent"}}\n'
+        )
     file.chmod(0o600)
     async with own_stack(
         COUNTERPOINT_NOTIFY_URL=f"{hook.url}/events",
@@ -133,6 +141,18 @@ async def test_a_router_that_is_killed_loses_nothing_and_repeats_only_under_the_
         await until(hook, lambda: len(of_task(hook, "killed-last")) >= 1)
     for task in tasks:
         assert len({one.headers["webhook-id"] for one in of_task(hook, task)}) == 1
+
+
+async def test_a_digest_is_sent_at_its_time(telling: Stack, slack: HookReceiver) -> None:
+    def told() -> list[Received]:
+        return [one for one in slack.received if one.path == "/digest"]
+
+    async with front(telling) as http:
+        for number in (1, 2):
+            await submit(http, "digested", f"digested-{number}")
+        await until(slack, lambda: sum(one.content.count(b"needs you") for one in told()) >= 2)
+    assert all(one.json["text"].startswith("digested: ") for one in told())
+    assert len(told()) <= 2
 
 
 async def test_a_dead_letter_is_retried(telling: Stack, hook: HookReceiver) -> None:

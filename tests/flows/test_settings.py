@@ -22,7 +22,7 @@ from counterpoint.local.forwarded import COMMON, FORWARDED
 from counterpoint.memory.embedding.files import ModelSettings
 
 COMMAND = Path(sys.executable).with_name("counterpoint")
-OUTSIDE = {"NATS_CA", "QDRANT_URL", "QDRANT_API_KEY"}
+OUTSIDE = {"NATS_CA", "NATS_CERT", "NATS_KEY", "QDRANT_URL", "QDRANT_API_KEY"}
 """For servers that run elsewhere: tests/contract/test_forwarded.py sees that they are passed on."""
 
 
@@ -78,6 +78,8 @@ def other_values(folder: Path) -> dict[str, tuple[str, Any]]:
         "NOTIFY_FILE": (str(receivers), str(receivers)),
         "NOTIFY_TIMEOUT_S": ("9.5", 9.5),
         "HOOKS_FILE": (str(receivers), str(receivers)),
+        "ISSUES_FILE": (str(receivers), str(receivers)),
+        "ISSUES_TIMEOUT_S": ("9.5", 9.5),
         "PROJECT_WEIGHTS": ('{"orders": 3}', {"orders": 3}),
     }
     return {name: (str(value), value) for name, value in (numbers | texts).items()} | lists

@@ -1,128 +1,124 @@
-"""Expand first, contract a release later: the services before the last migration run on the database after it.
+"""An upgrade under traffic: expand, replace the services one by one, contract; and back after the expansion.
 
-What came before is taken from the history of the checkout; where there is none, nothing can be proved.
+Nothing is lost, nothing happens twice, and every request has its answer. `earlier_releases` says what a release is.
 """
 
-import json
+import asyncio
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
+from flows.earlier_releases import MIGRATIONS, ROOT, Commands, checkout, commands_of, earlier_releases
 
-from counterpoint.local.service import COMMANDS, SERVICES, JobName, ServiceName
+from counterpoint.bench.traffic import Traffic, traffic
+from counterpoint.local.service import COMMANDS, SERVICES, ServiceName
 from counterpoint.local.stack import Stack
+from counterpoint.proto.errors import Transient
 
-ROOT = Path(__file__).parents[2]
-MIGRATIONS = "services/memory/counterpoint/memory/record/migrations"
-PROJECT = "upgrade"
-YEARS = ("three", "seven", "nine")
-
-Commands = Mapping[ServiceName | JobName, tuple[str, ...]]
-
-
-def _git(*arguments: str) -> bytes | None:
-    """What git says about this checkout; None when it has no answer."""
-    git = shutil.which("git")
-    if git is None or not (ROOT / ".git").exists():
-        return None
-    done = subprocess.run([git, "-C", str(ROOT), *arguments], capture_output=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else None
+ORDERS: dict[str, tuple[ServiceName, ...]] = {
+    "memory first": ("memory", "router", "manager", "developer", "lineage"),
+    "memory last": ("lineage", "developer", "manager", "router", "memory"),
+    "memory between": ("router", "developer", "memory", "lineage", "manager"),
+}
+RATE, IN_FLIGHT, BETWEEN = 20.0, 6, 3
+"""Tasks a second at most, tasks at once, and tasks that come in between two steps."""
+NEXT, CONTRACTION = "9998_next.sql", "9999_contraction.sql"
 
 
-def _before_the_last_migration() -> str:
-    """The commit before the one that added the newest migration; the last one while that is not committed yet."""
-    if _git("rev-parse", "--verify", "HEAD") is None:
-        pytest.skip("this is no git checkout: there is no previous commit to run")
-    newest = max(path.name for path in (ROOT / MIGRATIONS).iterdir() if path.name[0].isdigit())
-    log = _git("log", "--follow", "--diff-filter=A", "--format=%H", "--", f"{MIGRATIONS}/{newest}") or b""
-    added = log.decode().splitlines()[-1:]
-    before = f"{added[0]}^" if added else "HEAD"
-    if _git("cat-file", "-e", f"{before}:services") is None:
-        pytest.skip(f"the history of this checkout does not reach back to before {newest}")
-    return before
+def release(number: int, folder: Path) -> Commands:
+    """Return the programs of the last release, 1, or of an earlier one."""
+    return commands_of(checkout(earlier_releases(number)[-1], folder / f"release-{number}"))
 
 
-@pytest.fixture(scope="module")
-def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The packages as they were before the last migration."""
-    folder = tmp_path_factory.mktemp("previous")
-    archive = folder / "previous.zip"
-    assert _git("archive", "-o", str(archive), _before_the_last_migration(), "proto", "libs", "services") is not None
-    shutil.unpack_archive(archive, folder)
-    return folder
-
-
-def _of(checkout: Path) -> Commands:
-    """The programs of another checkout: PYTHONPATH goes before what is installed."""
-    members = (checkout / "proto", *(checkout / "libs").iterdir(), *(checkout / "services").iterdir())
-    env = shutil.which("env")
-    assert env is not None
-    path = f"PYTHONPATH={':'.join(str(member) for member in members)}"
-    asked = "import json; from counterpoint.local.service import COMMANDS; print(json.dumps(COMMANDS))"
-    said = subprocess.run([env, path, sys.executable, "-c", asked], capture_output=True, check=True)
-    return {name: (env, path, *command) for name, command in json.loads(said.stdout).items()}
+def later_release(folder: Path, *names: str) -> Commands:
+    """Return the programs of a release that follows this one, with further migrations."""
+    for part in ("proto", "libs", "services"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    further = {NEXT: "CREATE TABLE successor ();\n", CONTRACTION: f"-- contracts: {NEXT}\nDROP TABLE successor;\n"}
+    for name in names:
+        (folder / MIGRATIONS / name).write_text(further[name])
+    return commands_of(folder)
 
 
 @asynccontextmanager
-async def _running(data_dir: Path, commands: Commands) -> AsyncIterator[httpx.AsyncClient]:
-    stack = Stack(data_dir, http_port=0, commands=commands)
+async def under_traffic(data_dir: Path, commands: Commands) -> AsyncIterator[tuple[Stack, Traffic]]:
+    """Run a stack of these programs while tasks come in. At the end all of it is whole."""
+    stack = Stack(data_dir, http_port=0, commands=commands, hold_sockets=False)
     await stack.start()
     try:
-        headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
-        async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=60) as client:
-            yield client
+        async with traffic(stack.endpoints, "upgrade", RATE, IN_FLIGHT) as tasks:
+            await more(tasks)
+            yield stack, tasks
+            await more(tasks)
+        count = tasks.count
+        assert (count.lost, count.doubled, count.unanswered, count.dead) == ([], [], [], [])
+        assert count.verified
+        # The routers of earlier releases answer with 500 when they stop, because they leave the bus first.
+        assert count.retries["error"] == 0 or commands is not COMMANDS
     finally:
         await stack.stop()
 
 
-async def _answered(http: httpx.AsyncClient, years: str) -> str:
-    """Ingest a document and ask about it; returns the task's id."""
-    text = f"# Archive {years}\n\nPapers of floor {years} are kept for {years} years, by decision of finance.\n"
-    documents = [{"source": f"{years}.md", "text": text}]
-    response = await http.post("/v1/documents", json={"project": PROJECT, "documents": documents})
-    assert response.status_code == 200, response.text
-    assert [document["status"] for document in response.json()["documents"]] == ["added"]
-    question = f"For how many years are papers of floor {years} kept?"
-    body = {"project": PROJECT, "kind": "question", "description": question}
-    response = await http.post("/v1/tasks", json=body, headers={"Prefer": "wait=30"})
-    assert response.status_code == 200, response.text
-    task: dict[str, Any] = response.json()
-    assert (task["state"], f"{years} years" in task["result"]) == ("completed", True), task
-    return str(task["task_id"])
+async def more(tasks: Traffic) -> None:
+    """Wait until some more tasks have begun and ended."""
+    until = tasks.ended() + BETWEEN
+    while tasks.ended() < until:  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
 
 
-async def _whole(http: httpx.AsyncClient, task_ids: list[str]) -> None:
-    """All that was done is there, nothing is dead, and the audit log verifies."""
-    params = {"project": PROJECT}
-    listed = (await http.get("/v1/tasks", params=params)).json()["items"]
-    assert {task["task_id"]: task["state"] for task in listed} == dict.fromkeys(task_ids, "completed")
-    assert (await http.get("/v1/dead-letters", params=params)).json()["items"] == []
-    report = (await http.get("/v1/audit/verify", params=params)).json()
-    assert report["ok"], report
+async def replaced(stack: Stack, tasks: Traffic, order: Sequence[ServiceName], commands: Commands) -> None:
+    """Replace the services one by one."""
+    for name in order:
+        await stack.replace(name, commands[name])
+        await more(tasks)
 
 
-def test_another_checkout_goes_before_what_is_installed(previous: Path) -> None:
-    command = _of(previous)["memory"]
+def test_programs_of_an_earlier_release_are_found_before_what_is_installed(tmp_path: Path) -> None:
+    command = release(1, tmp_path)["memory"]
     told = "import counterpoint.{0} as it; print(it.__file__)"
     for name in (*SERVICES, "proto", "bus", "guard"):
         said = subprocess.run([*command[:2], sys.executable, "-c", told.format(name)], capture_output=True, check=True)
-        assert Path(said.stdout.decode().strip()).is_relative_to(previous)
+        assert Path(said.stdout.decode().strip()).is_relative_to(tmp_path)
 
 
-@pytest.mark.timeout(300)
-async def test_the_services_before_the_last_migration_run_on_the_database_after_it(
-    previous: Path, tmp_path: Path
-) -> None:
-    before, data_dir = _of(previous), tmp_path / "data"
-    expanded = {**before, "migrate": COMMANDS["migrate"], "provision": COMMANDS["provision"]}
-    done: list[str] = []
-    for commands, years in zip((before, expanded, COMMANDS), YEARS, strict=True):
-        async with _running(data_dir, commands) as http:
-            done.append(await _answered(http, years))
-            await _whole(http, done)
+@pytest.mark.timeout(600)
+async def test_the_services_of_the_last_release_are_replaced_under_traffic(tmp_path: Path) -> None:
+    async with under_traffic(tmp_path / "data", release(1, tmp_path)) as (stack, tasks):
+        await stack.migrate(COMMANDS)
+        await more(tasks)
+        await replaced(stack, tasks, ORDERS["memory between"], COMMANDS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("order", ORDERS)
+async def test_each_order_of_services_and_the_way_back_under_traffic(tmp_path: Path, order: str, number: int) -> None:
+    before = release(number, tmp_path)
+    async with under_traffic(tmp_path / "data", before) as (stack, tasks):
+        await stack.migrate(COMMANDS)
+        await replaced(stack, tasks, ORDERS[order], COMMANDS)
+        await replaced(stack, tasks, ORDERS[order], before)
+        await replaced(stack, tasks, ORDERS[order], COMMANDS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+async def test_a_later_release_contracts_under_traffic_and_only_in_its_turn(tmp_path: Path) -> None:
+    expanded = later_release(tmp_path / "next", NEXT)
+    contracted = later_release(tmp_path / "contracted", NEXT, CONTRACTION)
+    async with under_traffic(tmp_path / "data", COMMANDS) as (stack, tasks):
+        with pytest.raises(Transient, match="a release was skipped"):
+            await stack.migrate(contracted)
+        await more(tasks)
+        await stack.migrate(expanded)
+        await replaced(stack, tasks, SERVICES, expanded)
+        await stack.migrate(contracted)
+        await replaced(stack, tasks, SERVICES, contracted)
+        with pytest.raises(Transient, match=f"start a release with {NEXT}"):
+            await stack.migrate(COMMANDS)
+        await stack.migrate(contracted)

@@ -49,6 +49,7 @@ from counterpoint.proto.memory import (
     Commit,
     CommitReply,
     CommitRequest,
+    ConsumerHealth,
     Get,
     MemoryQuery,
     Origin,
@@ -71,6 +72,11 @@ DECISION, DUE = "counterpoint.decision.made.v1", "counterpoint.task.due.v1"
 def task_body(task: str, state: str = "working", **fields: Any) -> dict[str, Any]:
     """What a record in `tasks` holds."""
     return {"task_id": task, "kind": "question", "state": state, **fields}
+
+
+async def no_consumers() -> tuple[ConsumerHealth, ...]:
+    """The consumers of a house without a bus."""
+    return ()
 
 
 class House:
@@ -137,7 +143,9 @@ class House:
         parts = Components(
             policy(),
             SigningKeys(self.keys, self.keyring, self.tokens),
-            CoreComponents(self.database, self.committer, self.causes, self.epochs, self.sequencer, self.copies),
+            CoreComponents(
+                self.database, self.committer, self.causes, self.epochs, self.sequencer, self.copies, no_consumers
+            ),
             SearchComponents(self.search, self.models, self.tiers, self.far),
             read_set_items=1000,
         )

@@ -9,9 +9,10 @@ import asyncpg
 import pytest
 
 from counterpoint.local.postgres import PostgresServer, run_postgres
-from counterpoint.memory.record import functions
+from counterpoint.memory.record import functions, release
 from counterpoint.memory.record.migrate import migrate
-from counterpoint.proto.errors import Permanent
+from counterpoint.memory.record.release import check_release
+from counterpoint.proto.errors import Permanent, Transient
 
 
 @pytest.fixture
@@ -108,3 +109,82 @@ async def test_two_installations_that_start_at_once_do_not_share_a_database(post
     async with _connected(owner) as connection:
         first = await connection.fetchval("SELECT id FROM installation")
     assert await migrate(owner, first) == []
+
+
+NEXT, CONTRACTION = "9998_next.sql", "9999_contraction.sql"
+FUTURE = {NEXT: "CREATE TABLE successor ()", CONTRACTION: f"-- contracts: {NEXT}\nDROP TABLE predecessor"}
+
+
+def _of_release(patch: pytest.MonkeyPatch, names: list[str]) -> dict[str, str]:
+    """Make this code a release with some of the future migrations."""
+    ours = {**THIS_RELEASE, "0099_predecessor.sql": "CREATE TABLE predecessor ()"}
+    ours |= {name: FUTURE[name] for name in names}
+    for module in ("migrate", "release"):
+        patch.setattr(f"counterpoint.memory.record.{module}.migrations", lambda: ours)
+    return ours
+
+
+THIS_RELEASE = release.migrations()
+
+
+async def _check(postgres: PostgresServer) -> None:
+    async with _connected(postgres.urls.memory) as memory:
+        await check_release(memory)
+
+
+async def test_a_release_that_removes_something_cannot_be_reached_by_skipping_the_one_before(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _of_release(monkeypatch, [])
+    await migrate(postgres.urls.owner)
+    _of_release(monkeypatch, [NEXT, CONTRACTION])
+    with pytest.raises(Permanent, match=f"a release was skipped: .* before {NEXT}, and {CONTRACTION} removes"):
+        await migrate(postgres.urls.owner)
+    async with _connected(postgres.urls.owner) as owner:
+        assert await owner.fetchval("SELECT to_regclass('successor')") is None, "nothing is changed"
+    _of_release(monkeypatch, [NEXT])
+    assert await migrate(postgres.urls.owner) == [NEXT]
+    await _check(postgres)
+    _of_release(monkeypatch, [NEXT, CONTRACTION])
+    assert await migrate(postgres.urls.owner) == [CONTRACTION]
+    await _check(postgres)
+
+
+async def test_services_run_on_a_later_release_until_that_removes_what_they_use(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _of_release(monkeypatch, [NEXT])
+    await migrate(postgres.urls.owner)
+    _of_release(monkeypatch, [])
+    await _check(postgres)
+    assert await migrate(postgres.urls.owner) == [], "a rollback after expansion migrates nothing"
+    _of_release(monkeypatch, [NEXT, CONTRACTION])
+    await migrate(postgres.urls.owner)
+    _of_release(monkeypatch, [])
+    for refused in (migrate(postgres.urls.owner), _check(postgres)):
+        with pytest.raises(Permanent, match=f"start a release with {NEXT}"):
+            await refused
+
+
+async def test_a_new_database_skips_no_release(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    _of_release(monkeypatch, [NEXT, CONTRACTION])
+    assert CONTRACTION in await migrate(postgres.urls.owner)
+    await _check(postgres)
+
+
+async def test_services_wait_for_the_migrations_of_their_release(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Transient, match=r"the database lacks 0001_house.sql, .*run the job `migrate`"):
+        await _check(postgres)
+    await migrate(postgres.urls.owner)
+    _of_release(monkeypatch, [NEXT])
+    with pytest.raises(Transient, match=f"lacks 0099_predecessor.sql, {NEXT}"):
+        await _check(postgres)
+
+
+def test_each_contraction_names_a_migration_of_an_earlier_release() -> None:
+    names = list(THIS_RELEASE)
+    for name, sql in THIS_RELEASE.items():
+        needed = release.contracts(sql)
+        assert needed is None or names.index(needed) < names.index(name)

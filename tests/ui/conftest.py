@@ -1,12 +1,18 @@
-"""The HTTP API of the router in front of a house in memory, and the API that the command line calls."""
+"""The HTTP API of the router in front of a house in memory, the API that the command line calls, and a browser."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 from ui.cli_server import Played, playing
 from ui.http_front import Running, listening, running
 
+from counterpoint.local.stack import Stack
 from counterpoint.router.api.application import HttpApi
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Page
 
 
 @pytest.fixture(scope="module")
@@ -28,3 +34,23 @@ def api() -> Iterator[Played]:
     """A server that plays the API."""
     with playing() as played:
         yield played
+
+
+@pytest_asyncio.fixture(scope="session")
+async def chromium() -> "AsyncIterator[Browser]":
+    """One Chromium for the whole run."""
+    from ui.browser import browsing
+
+    async with browsing() as browser:
+        yield browser
+
+
+@pytest.fixture
+async def console_page(chromium: "Browser", stack: Stack) -> "AsyncIterator[Callable[..., Awaitable[Page]]]":
+    """Return signed-in pages of the running stack's console, by token. Nothing may be logged as an error."""
+    from ui.browser import ConsoleBrowser
+
+    console = ConsoleBrowser(chromium, stack.endpoints.http)
+    yield console.page
+    await console.close()
+    assert not console.errors

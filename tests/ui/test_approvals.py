@@ -63,20 +63,45 @@ async def test_a_decision_is_recorded_once_and_sent_once(front: Running) -> None
     assert (action.agent, action.kind, action.result, action.reasoning) == ("human", "approval", "approved", "seen")
 
 
-async def test_receivers_are_told_of_a_decision_in_the_same_commit(front: Running) -> None:
+async def test_receivers_are_told_of_a_decision_by_a_step_of_its_own(front: Running) -> None:
     approval = pending(front)
     made(front, "t1", "input_required", waiting_for="approval")
-    rule = {"name": "ops", "url": "http://127.0.0.1:9/", "private": True}
-    planner = Notifications([Receiver.model_validate(rule)], Caller(1.0))
-    object.__setattr__(front.app.state.resources, "planner", planner)
+    object.__setattr__(front.app.state.resources, "has_receivers", True)
     async with front.as_principal("ann", "approve") as ann:
         for _ in range(2):
             assert (await ann.post(f"{URL}/a1", json=body(approval))).status_code == 200
+    (commit,) = [one for one in front.house.commits if one.writes]
+    assert {message.type for message in commit.messages} == {ApprovalDecided.TYPE, NotificationDue.TYPE}
+    assert {write.store for write in commit.writes} == {"approvals", "actions"}
+    rule = {"name": "ops", "url": "http://127.0.0.1:9/", "private": True}
+    notifications = Notifications([Receiver.model_validate(rule)], Caller(1.0))
+    (due,) = front.house.of_type(NotificationDue)
+    for _ in range(2):
+        memory = front.house.memory("due-1", type=NotificationDue.TYPE)
+        await memory.step(await notifications.on_due(due, memory))
     (delivery,) = front.house.kept("webhook_deliveries").values()
     assert delivery["event"]["type"] == ApprovalDecided.TYPE
     assert (delivery["event"]["data"]["by"], delivery["event"]["data"]["decision"]) == ("ann", "approved")
-    (commit,) = [one for one in front.house.commits if one.writes]
-    assert {message.type for message in commit.messages} == {ApprovalDecided.TYPE, NotificationDue.TYPE}
+
+
+async def test_a_decision_takes_nothing_over_from_the_task_and_what_is_told_of_it_does(front: Running) -> None:
+    approval = pending(front)
+    made(front, "t1", "input_required", waiting_for="approval")
+    task = front.house.item("tasks", "t1")
+    assert task is not None
+    front.house.put("tasks", "t1", task.body, label=2, integrity=0)
+    object.__setattr__(front.app.state.resources, "has_receivers", True)
+    assert (await front.me.post(f"{URL}/a1", json=body(approval))).status_code == 200
+    stored = front.house.records.values()
+    stamps = {(each.store, each.integrity) for each in stored if each.store in ("approvals", "actions")}
+    assert stamps == {("approvals", 2), ("actions", 2)}
+    rule = {"name": "ops", "url": "http://127.0.0.1:9/", "private": True}
+    notifications = Notifications([Receiver.model_validate(rule)], Caller(1.0))
+    (due,) = front.house.of_type(NotificationDue)
+    memory = front.house.memory("due-1", type=NotificationDue.TYPE)
+    await memory.step(await notifications.on_due(due, memory))
+    (delivery,) = [each for each in stored if each.store == "webhook_deliveries"]
+    assert (delivery.label, delivery.integrity) == (2, 0)
 
 
 async def test_a_decision_that_is_overtaken_says_who_decided(front: Running) -> None:

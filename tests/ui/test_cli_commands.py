@@ -419,3 +419,12 @@ def test_a_stolen_capability_is_revoked_in_its_project_by_its_id_alone(api: Play
         assert asked.params == {"project": "orders"}
         assert token not in str(asked)
     assert run("revoke", "no token", "--reason", "x", *api.options()).exit_code == 2
+
+
+def test_console_prints_a_link_whose_code_no_server_sees(api: Played) -> None:
+    api.on("POST /v1/sign-in-codes", *[(201, {"code": "c0de", "valid_s": 300})] * 2)
+    result = run("console", INCIDENT, "-p", "orders", *api.options())
+    address = f"{api.url}/#code=c0de&project=orders&task={INCIDENT}"
+    assert result.stdout.splitlines() == [address, "The link signs a browser in once, within 5 minutes."]
+    shown = json.loads(run("console", "--json", *api.options()).stdout)
+    assert shown == {"url": f"{api.url}/#code=c0de", "valid_s": 300}

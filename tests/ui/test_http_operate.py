@@ -145,10 +145,32 @@ async def test_a_principal_that_changes_while_it_is_looked_up_is_not_remembered(
     assert (await authenticator.authenticate(token)).roles == ("submit",)
 
 
-def letter(front: Running, name: str, state: str = "dead") -> None:
+def letter(front: Running, name: str, state: str = "dead", **more: Any) -> None:
     body = {"code": "invalid", "problems": [{"field": "kind", "problem": "is required"}], "headers": {"ce-id": "1"}}
     body |= {"subject": "intake.orders.task", "body": "{}", "consumer": "router", "message_id": "m1", "state": state}
+    body |= more
     front.house.put("dead_letters", name, body)
+
+
+async def test_a_dead_letter_is_retried_with_all_like_it(front: Running) -> None:
+    for name in ("a1", "a2", "a3", "a4"):
+        letter(front, name)
+    letter(front, "b", code="conflict")
+    letter(front, "c", consumer="lineage")
+    letter(front, "d", "retry")
+    letter(front, "e", headers={"ce-type": "counterpoint.outcome.report.v1"})
+    reply = await front.me.post("/v1/dead-letters/a1/retry-alike", params={"limit": 3})
+    assert reply.status_code == 202, reply.text
+    first = reply.json()
+    assert (first["retried"], first["refused"]) == (["a4", "a3"], [])
+    second = (
+        await front.me.post("/v1/dead-letters/a1/retry-alike", params={"limit": 3, "cursor": first["next_cursor"]})
+    ).json()
+    assert (second["retried"], second["next_cursor"]) == (["a2", "a1"], None)
+    kept = front.house.kept("dead_letters")
+    assert {name for name in kept if kept[name]["state"] == "dead"} == {"b", "c", "e"}
+    again = (await front.me.post("/v1/dead-letters/a1/retry-alike")).json()
+    assert (again["retried"], again["refused"]) == ([], [])
 
 
 async def test_dead_letters_are_listed_shown_and_asked_to_be_retried_once(front: Running) -> None:
@@ -167,7 +189,9 @@ async def test_dead_letters_are_listed_shown_and_asked_to_be_retried_once(front:
     assert (await front.me.post("/v1/dead-letters/l1/retry")).status_code == 409
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", ""), ("GET", "/l1"), ("POST", "/l1/retry")])
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", ""), ("GET", "/l1"), ("POST", "/l1/retry"), ("POST", "/l1/retry-alike")]
+)
 async def test_dead_letters_are_for_those_who_operate(front: Running, method: str, path: str) -> None:
     letter(front, "l1")
     async with front.as_principal("lead", "read", "override", "audit", "submit") as lead:

@@ -17,10 +17,12 @@ from ui.http_front import Running, made
 
 from counterpoint.cli.main import app
 from counterpoint.proto.attempts import TaskOutcomeReported
+from counterpoint.proto.errors import Permanent
 from counterpoint.proto.messages import utc_now
 from counterpoint.proto.signature import signature
 from counterpoint.proto.tasks import TaskRouted
 from counterpoint.router.notify.receivers import load_receivers
+from counterpoint.router.webhooks.sources import WebhookSources
 
 ROOT = Path(__file__).parents[2]
 SECRET = "the-secret-of-a-source"
@@ -284,7 +286,7 @@ async def test_the_json_of_an_unknown_sender_is_mapped_and_tried_first(front: Ru
         ('[[source]]\nname = "ours"\nkind = "grafana"\nsecret = "whsec_"\nprincipal = "p"\n', "secret is empty"),
         ("[[source", "cannot be read"),
         ('[[sources]]\nname = "ours"\n', "tables only"),
-        ('[[source]]\nname = "ours"\nkind = "github"\n' * 2, "two sources alike"),
+        ('[[source]]\nname = "ours"\nkind = "github"\n' * 2, "two sources have this name"),
     ],
 )
 async def test_a_file_of_sources_that_is_wrong_is_refused_by_name(
@@ -293,8 +295,44 @@ async def test_a_file_of_sources_that_is_wrong_is_refused_by_name(
     configured(front, tmp_path, text)
     reply = (await front.me.post("/hooks/ours", json={})).text
     assert named in reply
+    with pytest.raises(Permanent, match=re.escape(named)):
+        WebhookSources(tmp_path / "hooks.toml").check()
     assert "hush" not in reply
     assert named not in (await push(front, "ours", {})).text
+
+
+async def test_a_wrong_source_in_a_changed_file_is_refused_alone(front: Running, tmp_path: Path) -> None:
+    configured(front, tmp_path, signed_source("github"))
+    assert (await push(front, "ours", {})).status_code == 401
+    wrong = '[[source]]\nname = "theirs"\nkind = "grafana"\ncolour = "red"\n'
+    (tmp_path / "hooks.toml").write_text(signed_source("github") + wrong)
+    assert (await push(front, "ours", {})).status_code == 401, "it is served as before"
+    reply = await front.me.post("/hooks/theirs", json={})
+    assert (reply.status_code, "source theirs: colour" in reply.text) == (422, True)
+    with pytest.raises(Permanent, match="source theirs: colour"):
+        WebhookSources(tmp_path / "hooks.toml").check()
+    (tmp_path / "hooks.toml").write_text(signed_source("github"))
+    assert (await front.me.post("/hooks/theirs", json={})).status_code == 404
+
+
+async def test_a_batch_of_cloud_events_is_each_of_its_events(front: Running) -> None:
+    def event(number: int, **fields: Any) -> dict[str, Any]:
+        data = {"kind": "troubleshoot", "description": f"load {number} failed"}
+        attributes = {"specversion": "1.0", "id": str(number), "source": "//loads.example.com"}
+        return {**attributes, "type": "counterpoint.task.submit.v1", "data": data, **fields}
+
+    headers = {"content-type": "application/cloudevents-batch+json; charset=utf-8", "ce-id": "x", "ce-source": "y"}
+    batch = [event(1), event(2), event(1), event(3, type="com.example.moved"), {"specversion": "1.0"}, 7]
+    reply = await front.me.post("/hooks/cloudevents", content=json.dumps(batch), headers=headers)
+    assert [each["effect"] for each in reply.json()["arrived"]] == ["submitted", "submitted", "duplicate"]
+    assert reply.json()["ignored"] == [
+        "the type com.example.moved has no mapping",
+        *["a CloudEvent has no source or id"] * 2,
+    ]
+    assert [routed.task.description for routed in front.house.of_type(TaskRouted)] == ["load 1 failed", "load 2 failed"]
+    assert (await front.me.post("/hooks/cloudevents", content="[]", headers=headers)).json()["arrived"] == []
+    alone = await front.me.post("/hooks/cloudevents", content=json.dumps(event(4)), headers=headers)
+    assert (alone.status_code, "is not a list" in alone.text) == (422, True)
 
 
 async def test_a_file_of_sources_that_others_may_read_now_is_refused(front: Running, tmp_path: Path) -> None:
@@ -316,11 +354,10 @@ async def test_the_files_in_the_docs_are_valid_and_the_example_is_mapped(front: 
     trial = (await front.me.post("/hooks/monitoring", params={"trial": "true"}, content=body)).json()
     assert [task["description"] for task in trial["tasks"]] == ["db1: disk full: /var/lib/postgresql"]
     assert trial["ignored"] == ["the mapping ignores it"]
-    (receivers,) = blocks_of("notify.md")
     file = tmp_path / "receivers.toml"
-    file.write_text(receivers)
+    file.write_text("\n".join(blocks_of("notify.md")))
     file.chmod(0o600)
-    assert [each.kind for each in load_receivers(None, None, False, file)] == ["slack", "pagerduty"]
+    assert [each.kind for each in load_receivers(None, None, False, file)] == ["slack", "pagerduty", "slack"]
 
 
 def test_the_command_shows_what_a_body_would_do(api: Played, tmp_path: Path) -> None:

@@ -192,6 +192,21 @@ class Approval(ShownApproval):
         return f"was {state}: {self.reason}"
 
 
+def decision_of(approval: Approval) -> ApprovalDecided | None:
+    """Return the message of the decision on an approval, None without one."""
+    if approval.decision is None or approval.decided_by is None:
+        return None
+    return ApprovalDecided(
+        approval_id=approval.approval_id,
+        decision=approval.decision,
+        artifact_sha256=approval.artifact_sha256,
+        by=approval.decided_by,
+        # The reason of one that is outdated says why it does not apply.
+        reason=None if approval.state == "outdated" else approval.reason,
+        task_id=approval.task_id,
+    )
+
+
 def artifact_sha256(artifact: str) -> str:
     """Return the hash that binds an approval to the text shown."""
     return hashlib.sha256(artifact.encode()).hexdigest()

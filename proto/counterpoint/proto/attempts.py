@@ -65,6 +65,25 @@ class TaskOutcomeReported(Message):
     action_id: Id
 
 
+class LessonOrigin(Shape):
+    """The lesson of an imported attempt, and what its page states about people and times. Nothing of it is verified.
+
+    Without `by` the attempt is the importer's own.
+    """
+
+    lesson_id: Id
+    attempt_id: Id
+    source: str | None = None
+    by: str | None = None
+    by_kind: str | None = None
+    override_by: str | None = None
+    submitted_by: str | None = None
+    submitted_at: Time | None = None
+    ended_at: Time | None = None
+    resolution: str | None = None
+    cited: tuple[str, ...] = ()
+
+
 SUPERSEDED = "superseded"
 """The outcome of a proposal whose failure ended for another reason: evidence neither for nor against it."""
 
@@ -77,7 +96,8 @@ class Attempt(Shape):
     failure ended for another reason, given by `fixed_by`. `reason` and `constraints` are those of the override that led
     to the attempt. `changed`: known differences between the failure and the recovery. `shadow`: recorded, but not
     shown. `source` is the file or system of an imported incident, whose id is also its task id. `sources` are the
-    records that the attempt is based on, when it names them itself.
+    records that the attempt is based on, when it names them itself. `origin`: the page of an imported lesson; `by` is
+    then the importer. `cause` and `verification`: why it failed, and how to see that the fix works.
     """
 
     attempt_id: Id
@@ -109,3 +129,6 @@ class Attempt(Shape):
     decided_at: Time | None = None
     source: str | None = None
     sources: tuple[Source, ...] = ()
+    cause: str | None = None
+    verification: str | None = None
+    origin: LessonOrigin | None = None

@@ -9,11 +9,15 @@ from counterpoint.proto.messages import Id, Shape
 
 
 class TakeBackMemory(Shape):
-    """Quarantine a record, roll it back, or lift one of both; the result is kept in `quarantines` under `id`."""
+    """Quarantine a record, roll it back, or lift one of both; the result is kept in `quarantines` under `id`.
+
+    A `preview` of a quarantine or rollback changes nothing; its report is a `TakeBackPreview`.
+    """
 
     op: Literal["take_back"] = "take_back"
     id: Id
     wish: TakeBack
+    preview: bool = False
 
 
 class EraseContent(Shape):

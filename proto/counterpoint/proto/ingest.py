@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Base64Bytes, EncodedBytes, EncoderProtocol, Field
 
 from counterpoint.proto.incidents import PastIncident
+from counterpoint.proto.lessons import PastLesson
 from counterpoint.proto.memory import Origin, Refusal
 from counterpoint.proto.messages import Blob, Id, Shape
 from counterpoint.proto.providers import Provider
@@ -109,12 +110,13 @@ class JobProgress(Shape):
 
 
 class IngestRequest(Shape):
-    """Documents, past incidents and provider rows to ingest."""
+    """Documents, past incidents, provider rows and lessons to ingest."""
 
     origin: Origin
     documents: tuple[Document, ...] = ()
     incidents: tuple[PastIncident, ...] = ()
     providers: tuple[Provider, ...] = ()
+    lessons: tuple[PastLesson, ...] = ()
     job: Job | None = None
 
 
@@ -133,16 +135,17 @@ class Ingested(Shape):
 
 
 class IngestReply(Shape):
-    """One result per document, incident and provider, in the order of the request."""
+    """One result per document, incident, provider and attempt of a lesson, in the order of the request."""
 
     documents: tuple[Ingested, ...] = ()
     refusal: Refusal | None = None
     incidents: tuple["Recorded", ...] = ()
     providers: tuple["Recorded", ...] = ()
+    lessons: tuple["Recorded", ...] = ()
 
 
 class Recorded(Shape):
-    """The result of one incident or provider; `id` is the record's id, even if refused."""
+    """The result of one incident, provider or attempt of a lesson; `id` is the record's id, even if refused."""
 
     id: str
     status: Literal["added", "replaced", "unchanged", "refused"]

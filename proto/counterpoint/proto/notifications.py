@@ -8,7 +8,7 @@ from counterpoint.proto.messages import Id, Message
 
 
 class NotificationDue(Message):
-    """A delivery to a receiver is due.
+    """A delivery to a receiver is due; with `approval_id`, those that tell of the decision on an approval.
 
     `turn` counts the calls planned for the delivery; a message with another turn than its record has no effect.
     """
@@ -17,3 +17,4 @@ class NotificationDue(Message):
 
     delivery_id: Id
     turn: int = Field(ge=1)
+    approval_id: Id | None = None

@@ -52,6 +52,8 @@ _OF_TYPE = {
     "counterpoint.session.summarize.v1": "tasks.{project}.session_summarize",
     "counterpoint.shadow.due.v1": "tasks.{project}.shadow_due",
     "counterpoint.notification.due.v1": "tasks.{project}.notification_due",
+    "counterpoint.issue.due.v1": "tasks.{project}.issue_due",
+    "counterpoint.tracker.due.v1": "tasks.{project}.tracker_due",
     "counterpoint.task.cancel.v1": "tasks.{project}.cancel_requested",
     "counterpoint.task.amend.v1": "tasks.{project}.amend_requested",
     "counterpoint.task.completed.v1": "tasks.{project}.completed",

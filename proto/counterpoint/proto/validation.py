@@ -17,6 +17,7 @@ from counterpoint.proto import (  # noqa: F401  (they fill the register)
     decisions,
     incident_settings,
     interventions,
+    issues,
     memory,
     notifications,
     sessions,

@@ -37,8 +37,10 @@ class Connection(StreamApi):
         super().__init__(self.request, settings.rpc_timeout_s)
         self.name = name
         self._settings = settings
+        login = settings.login()
         self.broker = NatsBroker(
-            _with_login(settings.nats_url, settings.nats_user, settings.nats_password.get_secret_value()),
+            _with_login(settings.nats_url, login.pop("user", ""), login.pop("password", "")),
+            **login,
             name=f"counterpoint-{name}",
             security=BaseSecurity(ssl_context=settings.tls()),
             inbox_prefix=subjects.inbox_prefix(settings.nats_user).encode(),
@@ -233,5 +235,7 @@ def _report(task: "asyncio.Task[None]") -> None:
 
 
 def _with_login(url: str, user: str, password: str) -> str:
+    """Return the URL with this login, or without one: FastStream takes a login only in the URL."""
     parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=f"{quote(user)}:{quote(password)}@{parts.netloc.rpartition('@')[2]}"))
+    login = f"{quote(user)}:{quote(password)}@" if user else ""
+    return urlunsplit(parts._replace(netloc=f"{login}{parts.netloc.rpartition('@')[2]}"))

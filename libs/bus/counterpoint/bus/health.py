@@ -1,5 +1,6 @@
 """HTTP serving, and a service's health port: liveness, readiness and metrics, without a token."""
 
+import asyncio
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -22,26 +23,47 @@ class HttpServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
         super().__init__(config)
         self.listener = listener
+        self.closed = asyncio.Event()
 
     def capture_signals(self) -> Any:
         return nullcontext()
 
+    async def finish(self) -> None:
+        """Accept no more connections, and wait until the requests under way have their responses."""
+        self.should_exit = True
+        if self.started:
+            await self.closed.wait()
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on an address. Raises `OSError`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=512)
+
 
 def http_server(
-    app: Any, host: str, port: int, *, certificate: Path | None = None, key: Path | None = None
+    app: Any,
+    host: str,
+    port: int,
+    *,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    finish_s: int = 3,
+    listener_fd: int | None = None,
 ) -> tuple[HttpServer, int]:
     """Return a bound server for an ASGI app and its port, which the system chooses when `port` is 0.
 
-    With a certificate chain and its private key, PEM files, it speaks TLS only.
+    With a certificate chain and its private key, PEM files, it speaks TLS only. Requests under way have `finish_s`
+    seconds when it stops. With `listener_fd` it serves a socket that the process has inherited.
     """
-    listener = socket.create_server((host, port), backlog=512)
+    listener = listening_socket(host, port) if listener_fd is None else socket.socket(fileno=listener_fd)
     config = uvicorn.Config(
         app,
         http=RequestTimeoutProtocol,
         log_config=None,
         lifespan="off",
         access_log=False,
-        timeout_graceful_shutdown=3,
+        timeout_graceful_shutdown=finish_s,
         ssl_certfile=certificate,
         ssl_keyfile=key,
     )
@@ -57,17 +79,22 @@ async def serve(server: HttpServer) -> None:
         for serving in getattr(server, "servers", ()):
             serving.close()
         server.listener.close()
+        server.closed.set()
 
 
 def health_app(reasons: Callable[[], tuple[str, ...]], settings: Mapping[str, Any]) -> Starlette:
-    """Return the app of `/livez`, `/readyz` (503 with reasons), `/metrics` and `/settings` (effective settings)."""
+    """Return the app of `/livez`, `/readyz` (503 with reasons), `/metrics` and `/settings` (effective settings).
+
+    `/readyz?exclude=lease` does not wait for that reason: a standby has everything but the lease.
+    """
 
     async def livez(_: Request) -> Response:
         return PlainTextResponse("ok")
 
-    async def readyz(_: Request) -> Response:
-        missing = reasons()
-        return JSONResponse({"ready": not missing, "waiting_for": list(missing)}, 503 if missing else 200)
+    async def readyz(request: Request) -> Response:
+        excluded = request.query_params.getlist("exclude")
+        missing = [reason for reason in reasons() if reason not in excluded]
+        return JSONResponse({"ready": not missing, "waiting_for": missing}, 503 if missing else 200)
 
     async def metrics(_: Request) -> Response:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)

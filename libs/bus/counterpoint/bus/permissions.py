@@ -104,18 +104,31 @@ def nats_config(
     passwords: Mapping[str, str], projects: Sequence[str] = ("*",), publishers: Publishers | None = None
 ) -> str:
     """Return the `accounts` block of the server configuration. Raises `KeyError` for a user without a password."""
+    table = permissions(policy(), projects, publishers)
     accounts: dict[str, dict[str, Any]] = {HOUSE: {"jetstream": "enabled", "users": []}}
-    shared: dict[tuple[str, str], list[str]] = {}
-    for user, rights in sorted(permissions(policy(), projects, publishers).items()):
-        name = account(user)
-        accounts.setdefault(name, {"users": []})["users"].append(_entry(user, passwords[user], rights))
-        if name != HOUSE:
-            imports = _imports(rights)
-            accounts[name]["imports"] = [{kind: {"account": HOUSE, "subject": subject}} for kind, subject in imports]
-            for each in imports:
-                shared.setdefault(each, []).append(name)
-    accounts[HOUSE]["exports"] = [_export(kind, subject, names) for (kind, subject), names in sorted(shared.items())]
+    for user, rights in sorted(table.items()):
+        accounts.setdefault(account(user), {"users": []})["users"].append(_entry(user, passwords[user], rights))
+        if account(user) != HOUSE:
+            accounts[user]["imports"] = [
+                {kind: {"account": HOUSE, "subject": subject}} for kind, subject in _imports(rights)
+            ]
+    accounts[HOUSE]["exports"] = [_export(kind, subject, names) for (kind, subject), names in shares(table).items()]
     return "accounts " + json.dumps(accounts, indent=2) + "\n"
+
+
+def shares(table: Mapping[str, Mapping[str, list[str]]]) -> dict[tuple[str, str], list[str]]:
+    """Return the exports of `HOUSE` as (`service` or `stream`, subject), sorted, with the accounts that import each."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for user, rights in sorted(table.items()):
+        if account(user) != HOUSE:
+            for each in _imports(rights):
+                found.setdefault(each, []).append(user)
+    return dict(sorted(found.items()))
+
+
+def is_pull(subject: str) -> bool:
+    """Whether requests on this subject have many replies."""
+    return subject.startswith(_PULL)
 
 
 def account(user: str) -> str:
@@ -143,7 +156,7 @@ def _imports(rights: Mapping[str, list[str]]) -> list[tuple[str, str]]:
     without it the server itself answers every API request with "JetStream not enabled".
     """
     services = set(rights["publish"])
-    if any(subject.startswith(_PULL) for subject in services):
+    if any(is_pull(subject) for subject in services):
         services.add(_JETSTREAM_INFO)
     watched = {subject for subject in rights["subscribe"] if subject.startswith(subjects.live(""))}
     return [*(("service", subject) for subject in sorted(services)), *(("stream", name) for name in sorted(watched))]
@@ -151,5 +164,5 @@ def _imports(rights: Mapping[str, list[str]]) -> list[tuple[str, str]]:
 
 def _export(kind: str, subject: str, accounts: Sequence[str]) -> dict[str, Any]:
     """Return an export to the named accounts. A pull has many replies, other requests one."""
-    pull = {"response_type": "stream", "response_threshold": f"{ANSWERS_S:g}s"} if subject.startswith(_PULL) else {}
+    pull = {"response_type": "stream", "response_threshold": f"{ANSWERS_S:g}s"} if is_pull(subject) else {}
     return {kind: subject, "accounts": accounts, **pull}

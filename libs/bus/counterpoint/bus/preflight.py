@@ -11,6 +11,7 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext
 from nats.js.api import AccountInfo
 from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
+from pydantic import ValidationError
 
 from counterpoint.bus.check_result import CheckResult, clock_result, print_results
 from counterpoint.bus.provision import stream_differences
@@ -33,10 +34,14 @@ async def examine(settings: ProvisionSettings) -> list[CheckResult]:
         failures.append(error)
 
     try:
+        login = settings.login()
+    except (OSError, ValueError) as error:
+        remedy = "name a file that `nsc generate creds` wrote"
+        return [CheckResult.failed(CHECK, str(error), f"{remedy} by COUNTERPOINT_NATS_CREDS")]
+    try:
         client = await nats.connect(
             settings.nats_url,
-            user=settings.nats_user,
-            password=settings.nats_password.get_secret_value(),
+            **login,
             inbox_prefix=subjects.inbox_prefix(settings.nats_user).encode(),
             connect_timeout=_TIMEOUT_S,
             allow_reconnect=False,
@@ -64,8 +69,13 @@ def _unreachable(settings: ProvisionSettings, error: BaseException) -> CheckResu
     text = str(error).lower()
     if "authorization" in text or "authentication" in text:
         return CheckResult.failed(CHECK, f"{where} (login {settings.nats_user})", _USERS)
-    if isinstance(error, ssl.SSLError | FileNotFoundError) or "certificate" in text or "tls" in text:
-        remedy = "name the CA of its certificate by COUNTERPOINT_NATS_CA, an absolute path, and its host as certified"
+    # Of a client without the certificate that it asks for, a server only closes the connection.
+    closed = isinstance(error, ConnectionError | nats.errors.UnexpectedEOF) and settings.nats_ca is not None
+    if closed or isinstance(error, ssl.SSLError | FileNotFoundError) or "certificate" in text or "tls" in text:
+        remedy = (
+            "name the CA of its certificate by COUNTERPOINT_NATS_CA, an absolute path, and its host as certified; "
+            "a client certificate that it asks for by COUNTERPOINT_NATS_CERT and _KEY"
+        )
         return CheckResult.failed(CHECK, where, remedy)
     return CheckResult.failed(CHECK, where, "start the server, or correct COUNTERPOINT_NATS_URL")
 
@@ -130,7 +140,13 @@ async def _clock(client: Client, stream: str) -> list[CheckResult]:
 
 def main() -> None:
     """Examine the server that the environment variables name."""
-    print_results(asyncio.run(examine(ProvisionSettings())))
+    try:
+        settings = ProvisionSettings()
+    except ValidationError as invalid:
+        reasons = "; ".join(each["msg"].removeprefix("Value error, ") for each in invalid.errors())
+        print_results([CheckResult.failed(CHECK, reasons, "correct the variables of the bus")])
+    else:
+        print_results(asyncio.run(examine(settings)))
 
 
 if __name__ == "__main__":

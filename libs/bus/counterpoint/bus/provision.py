@@ -2,8 +2,9 @@
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import nats
 import structlog
@@ -56,19 +57,19 @@ class Drift(CounterpointError):
 async def provision(
     url: str,
     user: str,
-    password: str,
+    login: str | Mapping[str, Any],
     consumers: Sequence[ConsumerSpec] | None = None,
     tls: ssl.SSLContext | None = None,
     streams_bytes: int = STREAMS_BYTES,
 ) -> None:
     """Create missing streams and consumers and resize streams, never below their content.
 
-    `consumers` default to those of the policy. Raises `Drift` naming every setting that differs from the spec.
+    `login` is the password, or another login as `BusSettings.login` returns it. `consumers` default to those of the
+    policy. Raises `Drift` naming every setting that differs from the spec.
     """
+    given = {"user": user, "password": login} if isinstance(login, str) else login
     inbox_prefix = subjects.inbox_prefix(user).encode()
-    client = await nats.connect(
-        url, user=user, password=password, inbox_prefix=inbox_prefix, connect_timeout=5, tls=tls
-    )
+    client = await nats.connect(url, **given, inbox_prefix=inbox_prefix, connect_timeout=5, tls=tls)
     try:
         js = client.jetstream(timeout=10)
         differences: list[str] = []
@@ -224,12 +225,11 @@ def _differs(wanted: object, found: object, name: str) -> bool:
 def main() -> None:
     """Provision the server that the environment variables name."""
     settings = ProvisionSettings()
-    password = settings.nats_password.get_secret_value()
     asyncio.run(
         provision(
             settings.nats_url,
             settings.nats_user,
-            password,
+            settings.login(),
             tls=settings.tls(),
             streams_bytes=settings.streams_bytes,
         )

@@ -55,6 +55,7 @@ class Service:
         self._limiters: dict[str, tuple[FairLimiter, UrgencyOf]] = {}
         self._background: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._reasons: list[Callable[[], str | None]] = []
+        self._finishing: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._readiness = Readiness(name, self.connection, self._consumers, settings.rpc_timeout_s)
         self._stopping = asyncio.Event()
         self._processor = DeliveryProcessor(name, settings, self.connection, self._readiness, self._stopping)
@@ -90,6 +91,10 @@ class Service:
         self._background.append(work)
         if ready is not None:
             self._reasons.append(ready)
+
+    def on_stop(self, finish: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Await `finish` when the service stops, beside its deliveries, as long as memory can be reached."""
+        self._finishing.append(finish)
 
     def memory(self, project: str, principal: str | None, message_id: str | None = None) -> Memory:
         """Return a memory client for work without an inbound message, on behalf of a principal in one project."""
@@ -136,7 +141,7 @@ class Service:
                     part.result()
         finally:
             self.stop()
-            await self._drain()
+            await asyncio.gather(self._drain(), *(finish() for finish in self._finishing))
             await self.connection.close()
             health.should_exit = True
             for part in parts:
@@ -151,8 +156,13 @@ class Service:
             if self._processor.handlers:
                 await self._subscribe()
             for work in self._background:
-                group.create_task(_must_not_return(work), name=work.__qualname__)
+                group.create_task(self._until_stopped(work), name=work.__qualname__)
             log.info("service.started")
+
+    async def _until_stopped(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        await work()
+        if not self._stopping.is_set():
+            raise CounterpointError(f"{work.__qualname__} ended unexpectedly")
 
     async def _subscribe(self) -> None:
         """Bind to the consumers once they are provisioned."""
@@ -253,11 +263,6 @@ class Service:
         finally:
             heartbeat.stop()
             DELIVERIES.labels(self.name, outcome).inc()
-
-
-async def _must_not_return(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    await work()
-    raise CounterpointError(f"{work.__qualname__} ended unexpectedly")
 
 
 async def _undecoded(message: NatsMessage) -> NatsMessage:

@@ -34,6 +34,15 @@ class StoredMessage:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class ConsumerState:
+    """Messages that wait for a consumer, messages that it has not acknowledged, and its open requests for more."""
+
+    waiting: int
+    unacknowledged: int
+    pulls: int
+
+
 class StreamApi:
     """Typed requests to JetStream."""
 
@@ -63,8 +72,15 @@ class StreamApi:
 
         Raises `Away`.
         """
+        state = await self.consumer_state(stream, durable)
+        return None if state is None else state.waiting + state.unacknowledged
+
+    async def consumer_state(self, stream: str, durable: str) -> ConsumerState | None:
+        """Return the state of a consumer; None if there is no such consumer. Raises `Away`."""
         answer = await self._ask(f"CONSUMER.INFO.{stream}.{durable}")
-        return None if answer is None else answer["num_pending"] + answer["num_ack_pending"]
+        if answer is None:
+            return None
+        return ConsumerState(answer["num_pending"], answer["num_ack_pending"], answer["num_waiting"])
 
     async def stored_message(self, stream: str, sequence: int) -> StoredMessage | None:
         """Return the message that a stream holds at a sequence, or None. Raises `Away`."""

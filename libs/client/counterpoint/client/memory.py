@@ -13,6 +13,7 @@ from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied,
 from counterpoint.proto.ids import derived_id
 from counterpoint.proto.incidents import PastIncident
 from counterpoint.proto.ingest import Document, Ingested, IngestReply, IngestRequest, Job, PutPart, PutReply
+from counterpoint.proto.lessons import PastLesson
 from counterpoint.proto.memory import (
     Commit,
     CommitReply,
@@ -231,10 +232,13 @@ class Memory:
         *,
         incidents: Sequence[PastIncident] = (),
         providers: Sequence[Provider] = (),
+        lessons: Sequence[PastLesson] = (),
         timeout_s: float = 120.0,
     ) -> IngestReply:
-        """Import past incidents and rows of the provider index. Raises like `step`."""
-        request = IngestRequest(origin=self.origin, incidents=tuple(incidents), providers=tuple(providers))
+        """Import past incidents, rows of the provider index and lessons. Raises like `step`."""
+        request = IngestRequest(
+            origin=self.origin, incidents=tuple(incidents), providers=tuple(providers), lessons=tuple(lessons)
+        )
         raw = await self._transport(subjects.ingest(self._caller), _dump(request), timeout_s)
         reply = IngestReply.model_validate_json(raw)
         if reply.refusal is not None:

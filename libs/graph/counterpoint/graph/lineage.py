@@ -20,13 +20,15 @@ async def blast_radius_of(
     limit: int = 500,
     extra_owners: Owners | None = None,
     graph: LineageGraph | None = None,
+    as_of: str | None = None,
 ) -> BlastRadius:
     """Return the nodes downstream of a job or dataset, at most `depth` hops and `limit` nodes; none if it is unknown.
 
-    `extra_owners` are not in memory yet. `graph` has the edges read before. Raises `Transient` or `Denied`.
+    `extra_owners` are not in memory yet. `graph` has the edges read before. `as_of` is a past moment. Raises
+    `Transient`, `Denied`, and `Permanent` for an unknown moment.
     """
     node = _node(start)
-    graph = LineageGraph(memory) if graph is None else graph
+    graph = LineageGraph(memory, as_of=as_of) if graph is None else graph
     await graph.read(down=await graph.with_parents({node.ref}), depth=_steps(depth))
     reached = blast_radius(node, graph.edges, {}, depth=depth, limit=limit)
     rows = (Node(kind=NodeKind(row.kind), namespace=row.namespace, name=row.name) for row in reached.downstream)
@@ -41,12 +43,13 @@ async def lineage_of(
     depth: int = 20,
     direction: Direction = Direction.BOTH,
     limit: int = 500,
+    as_of: str | None = None,
 ) -> Lineage:
     """Return the graph around a job or dataset, at most `depth` hops and `limit` nodes in each direction.
 
-    Raises `Transient` or `Denied`.
+    `as_of` is a past moment. Raises `Transient`, `Denied`, and `Permanent` for an unknown moment.
     """
-    node, graph = _node(start), LineageGraph(memory)
+    node, graph = _node(start), LineageGraph(memory, as_of=as_of)
     parts = await graph.with_parts({node.ref})
     if direction in (Direction.DOWN, Direction.BOTH):
         await graph.read(down=parts, depth=_steps(depth))

@@ -31,11 +31,14 @@ class QueryClient(Protocol):
 class LineageGraph:
     """The edges read so far; nodes are given as `Node.ref`. `partial`: the reply to a walk was cut at its limit.
 
-    `extra_edges` are not in memory yet.
+    `extra_edges` are not in memory yet. `as_of` is a past moment, whose edges and owners are read.
     """
 
-    def __init__(self, memory: QueryClient, extra_edges: Iterable[LineageEdge] = ()) -> None:
+    def __init__(
+        self, memory: QueryClient, extra_edges: Iterable[LineageEdge] = (), *, as_of: str | None = None
+    ) -> None:
         self._memory = memory
+        self._as_of = as_of
         self._edges = {edge.id: edge for edge in extra_edges}
         self._complete_from: Mapping[WalkDirection, set[str]] = {"up": set(), "down": set()}
         self.partial = False
@@ -55,6 +58,7 @@ class LineageGraph:
                 direction=direction,
                 depth=depth,
                 limit=EDGES_LIMIT,
+                as_of=self._as_of,
             )
             for index in range(0, len(refs), _STARTS)
         ]
@@ -107,7 +111,8 @@ class LineageGraph:
         owners: dict[str, tuple[str, ...]] = {}
         for index in range(0, len(nodes), _GETS):
             batch = nodes[index : index + _GETS]
-            answers = await self._memory.query(*(Get(store=f"{node.kind}s", id=node.id) for node in batch))
+            gets = (Get(store=f"{node.kind}s", id=node.id, as_of=self._as_of) for node in batch)
+            answers = await self._memory.query(*gets)
             for node, answer in zip(batch, answers, strict=True):
                 for record in records(answer.items, OwnedNode):
                     owners[node.ref] = record.owners

@@ -28,6 +28,13 @@ _ACT_RULES: dict[Category, frozenset[str]] = {
     "document": frozenset({"ask", "refuse", "allow"}),
 }
 
+JOBS = ("migrate", "index", "provision")
+CALLERS = ("clients", "metrics")
+"""Clients of services besides services: callers of the APIs, and what scrapes the health ports."""
+ENGINES = ("nats", "postgres", "valkey", "qdrant")
+OUTSIDE = "outside"
+_PORTS = ("http", "gateway", "health")
+
 
 class _Row(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -183,6 +190,9 @@ class Policy(_Row):
     nats: dict[str, NatsUserPolicy]
     approvals: ApprovalPolicy
     sensitive: SensitivePolicy
+    network: dict[str, tuple[str, ...]]
+    """By service, job or caller, the engines, ports of services (`manager.gateway`) and `outside` that it connects to.
+    """
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
@@ -202,8 +212,15 @@ class Policy(_Row):
         _check("sensitive.verdicts", {*map(str, self.sensitive.verdicts)} ^ {*CLASSES})
         for name, verdicts in self.sensitive.verdicts.items():
             _check(f"sensitive.verdicts.{name}", set(verdicts) ^ set(self.labels))
+        self._check_network()
         _check("messages", set(self.messages) ^ set(subjects.message_types()))
         return self
+
+    def _check_network(self) -> None:
+        _check("network", set(self.network) ^ {*self.services, *JOBS, *CALLERS})
+        ports = {f"{service}.{port}" for service in self.services for port in _PORTS}
+        for name, targets in self.network.items():
+            _check(f"network.{name}", set(targets) - {*ENGINES, OUTSIDE, *ports})
 
     def level(self, label: str) -> int:
         """Return the level of a label; reading is allowed up to the own clearance."""

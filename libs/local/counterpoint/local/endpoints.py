@@ -9,13 +9,14 @@ from counterpoint.proto.errors import Transient
 
 
 class NatsUser(BaseModel):
-    """A bus login for people and other systems."""
+    """A bus login for people and other systems. With `creds`, a credentials file, the server takes no password."""
 
     model_config = ConfigDict(frozen=True)
 
     user: str
     password: str
     inbox_prefix: str
+    creds: str | None = None
 
 
 class RunningService(BaseModel):

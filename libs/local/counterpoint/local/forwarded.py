@@ -6,7 +6,7 @@ An allow-list: no other variable of that environment reaches a service. A test c
 from collections.abc import Mapping
 from typing import Literal
 
-COMMON = ("NATS_CA", "HEALTH_HOST", "LOG_LEVEL", "RPC_TIMEOUT_S", "WORKERS", "DRAIN_S")
+COMMON = ("NATS_CA", "NATS_CERT", "NATS_KEY", "HEALTH_HOST", "LOG_LEVEL", "RPC_TIMEOUT_S", "WORKERS", "DRAIN_S")
 """Settings of every service."""
 
 FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"], tuple[str, ...]] = {
@@ -52,6 +52,8 @@ FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"
         "NOTIFY_FILE",
         "NOTIFY_TIMEOUT_S",
         "HOOKS_FILE",
+        "ISSUES_FILE",
+        "ISSUES_TIMEOUT_S",
     ),
     "manager": (
         "OUTCOME_WAIT_S",

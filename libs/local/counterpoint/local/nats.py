@@ -17,6 +17,13 @@ MAX_PAYLOAD_BYTES = 1 << 20
 """Above the contract's 256 KiB, so that a larger message reaches the router and is rejected there."""
 
 
+def policy_authorization(passwords: dict[str, str]) -> str:
+    """Return the NATS users and permissions of the policy."""
+    from counterpoint.bus.permissions import nats_config
+
+    return nats_config(passwords, publishers=local_settings().publishers)
+
+
 def jetstream(folder: str, store_key: str | None) -> str:
     """Return the `jetstream {}` block, without size limits: the provisioner sizes each stream.
 

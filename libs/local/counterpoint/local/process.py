@@ -34,6 +34,8 @@ class Program:
     log: Path
     stop_signal: signal.Signals = signal.SIGTERM
     death_signal: signal.Signals = signal.SIGKILL
+    fds: tuple[int, ...] = ()
+    """Open files that it inherits."""
     owned: Path | None = None
     """A folder that it must own, because it refuses to run as root."""
 
@@ -68,6 +70,7 @@ async def _spawn(program: Program) -> tuple[asyncio.subprocess.Process, int]:
             stdout=output,
             stderr=asyncio.subprocess.STDOUT,
             env=dict(program.env),
+            pass_fds=program.fds,
             cwd="/",
             start_new_session=True,
         )

@@ -4,7 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, assert_never
 
@@ -32,6 +32,8 @@ COMMANDS: Mapping[ServiceName | JobName, tuple[str, ...]] = {
 """The command of each service and job."""
 
 
+NATS_TLS = ("NATS_CA", "NATS_CERT", "NATS_KEY")
+"""Settings of TLS to the bus."""
 _OUTSIDE = (
     "MODEL",
     "MODEL_MANAGER",
@@ -44,6 +46,8 @@ _OUTSIDE = (
 )
 """Settings that configure a provider. Without any of them the manager gets no provider keys."""
 _FOLDER = "file:"
+_STOP_S = 5.0
+"""Seconds that a service has to end after its deliveries were drained."""
 _PROVIDERS = re.compile(
     r"(?!COUNTERPOINT_)(?:[A-Z0-9_]+_(?:API_KEY|API_BASE|BASE_URL|API_VERSION)|(?:AWS|AZURE|VERTEX|VERTEXAI)_[A-Z0-9_]+"
     r"|GOOGLE_APPLICATION_CREDENTIALS|SSL_CERT_FILE|HTTPS?_PROXY|NO_PROXY|https?_proxy|no_proxy)"
@@ -69,7 +73,10 @@ class ServiceParameters:
     gateway_host: str = LOCALHOST
     tls_cert: str = ""
     tls_key: str = ""
+    nats_creds: Path | None = None
     streams_bytes: int | None = None
+    listeners: Mapping[str, int] = field(default_factory=dict)
+    """File descriptors of listening sockets that services inherit, by service."""
 
 
 def environment(name: ServiceName | JobName, wiring: ServiceParameters) -> dict[str, str]:
@@ -82,7 +89,7 @@ def environment(name: ServiceName | JobName, wiring: ServiceParameters) -> dict[
         case "index":
             return env | {"COUNTERPOINT_POSTGRES_OWNER_URL": wiring.postgres.owner}
         case "provision":
-            return env | _nats(wiring, "provisioner") | _forwarded(wiring, "NATS_CA") | _streams(wiring)
+            return env | _nats(wiring, "provisioner") | _forwarded(wiring, *NATS_TLS) | _streams(wiring)
         case "memory" | "router" | "manager" | "developer" | "lineage":
             data = {"COUNTERPOINT_DATA_DIR": str(wiring.data_dir / name)}
             given = _forwarded(wiring, *COMMON, *FORWARDED[name])
@@ -111,11 +118,20 @@ def _forwarded(wiring: ServiceParameters, *settings: str) -> dict[str, str]:
 
 
 def _nats(wiring: ServiceParameters, user: str) -> dict[str, str]:
-    return {
-        "COUNTERPOINT_NATS_URL": wiring.nats_url,
-        "COUNTERPOINT_NATS_USER": user,
-        "COUNTERPOINT_NATS_PASSWORD": wiring.credentials.nats[user],
-    }
+    return nats_login(wiring.nats_url, user, wiring.credentials, wiring.nats_creds)
+
+
+def nats_login(url: str, user: str, credentials: Credentials, creds: Path | None) -> dict[str, str]:
+    """Return the variables of a user's login on the bus: a credentials file of the folder `creds`, or the password."""
+    login = {"COUNTERPOINT_NATS_URL": url, "COUNTERPOINT_NATS_USER": user}
+    if creds is not None:
+        return login | {"COUNTERPOINT_NATS_CREDS": str(creds_file(creds, user))}
+    return login | {"COUNTERPOINT_NATS_PASSWORD": credentials.nats[user]}
+
+
+def creds_file(folder: Path, user: str) -> Path:
+    """Return the path of a user's credentials file."""
+    return folder / f"{user}.creds"
 
 
 def _streams(wiring: ServiceParameters) -> dict[str, str]:
@@ -132,6 +148,10 @@ def _tls(wiring: ServiceParameters) -> dict[str, str]:
     return {"COUNTERPOINT_TLS_CERT": wiring.tls_cert, "COUNTERPOINT_TLS_KEY": wiring.tls_key}
 
 
+def _listener(name: ServiceName, server: str, wiring: ServiceParameters) -> dict[str, str]:
+    return {f"COUNTERPOINT_{server}_FD": str(wiring.listeners[name])} if name in wiring.listeners else {}
+
+
 def _own(name: ServiceName, wiring: ServiceParameters) -> dict[str, str]:
     match name:
         case "memory":
@@ -145,11 +165,13 @@ def _own(name: ServiceName, wiring: ServiceParameters) -> dict[str, str]:
             } | _gateway(wiring)
         case "router":
             port = str(wiring.http_port)
-            return {"COUNTERPOINT_HTTP_HOST": wiring.http_host, "COUNTERPOINT_HTTP_PORT": port} | _tls(wiring)
+            own = {"COUNTERPOINT_HTTP_HOST": wiring.http_host, "COUNTERPOINT_HTTP_PORT": port}
+            return own | _tls(wiring) | _listener(name, "HTTP", wiring)
         case "lineage":
             port = str(wiring.lineage_port)
             host = wiring.lineage_host
-            return {"COUNTERPOINT_LINEAGE_HOST": host, "COUNTERPOINT_LINEAGE_PORT": port} | _tls(wiring)
+            own = {"COUNTERPOINT_LINEAGE_HOST": host, "COUNTERPOINT_LINEAGE_PORT": port}
+            return own | _tls(wiring) | _listener(name, "LINEAGE", wiring)
         case "manager":
             outside = [each for each in _forwarded(wiring, *_OUTSIDE).values() if not each.startswith(_FOLDER)]
             providers = [each for each in wiring.inherited if outside and _PROVIDERS.fullmatch(each)]
@@ -173,6 +195,8 @@ class ServiceProcess(ManagedProcess):
         self._log = wiring.data_dir / "logs" / f"{name}.log"
         self._health_host = reachable(self._env.get("COUNTERPOINT_HEALTH_HOST", LOCALHOST))
         self._health_port = 0
+        self._fds = (wiring.listeners[name],) if name in wiring.listeners else ()
+        self.drain_s = float(self._env.get("COUNTERPOINT_DRAIN_S", self.drain_s)) + _STOP_S
 
     @property
     def health(self) -> str:
@@ -184,7 +208,7 @@ class ServiceProcess(ManagedProcess):
         private_folder(self._data)
         self._health_port = self.state.port(f"{self.name}.health")
         env = self._env | {"COUNTERPOINT_HEALTH_PORT": str(self._health_port)}
-        return Program(argv=self._argv, env=env, log=self._log)
+        return Program(argv=self._argv, env=env, log=self._log, fds=self._fds)
 
     async def answers(self) -> bool:
         """Whether it is ready: connected, with its consumers and memory."""

@@ -57,6 +57,8 @@ class LocalSettings(BaseSettings):
     """Bus logins of other systems, with the projects that each may publish to and watch."""
     nats_url: str | None = None
     """An external NATS server with our users and permissions in its configuration."""
+    nats_creds: Path | None = None
+    """The folder with a credentials file for each user, `memory.creds`, for an external server with an operator."""
     postgres_url: str | None = None
     """An external PostgreSQL. With a superuser's login, roles and database are created there; without a login an
     administrator has created them by the SQL of `counterpoint sql roles`."""

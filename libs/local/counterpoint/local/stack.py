@@ -3,23 +3,24 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import structlog
 
-from counterpoint.bus.check_result import CheckResult, Level
 from counterpoint.local.credentials import Credentials, load_credentials
 from counterpoint.local.disk_space import reserve_streams
-from counterpoint.local.doctor.servers import examine_external
+from counterpoint.local.doctor.servers import examine_external, refuse_unfit
 from counterpoint.local.endpoints import Endpoints, NatsUser, RunningEngine, RunningService, write_endpoints
 from counterpoint.local.engine import Engine
 from counterpoint.local.listen_addresses import HTTP_PORT, ListenAddresses, origin
+from counterpoint.local.listeners import Listeners
 from counterpoint.local.lock import acquire_lock
-from counterpoint.local.nats import NatsServer
+from counterpoint.local.nats import NatsServer, policy_authorization
 from counterpoint.local.postgres import PostgresServer, PostgresUrls, bootstrap
 from counterpoint.local.private_files import NO_SPACE, private_folder
 from counterpoint.local.process import ManagedProcess, Program, run, stop_leftovers
@@ -31,10 +32,11 @@ from counterpoint.local.service import (
     ServiceName,
     ServiceParameters,
     ServiceProcess,
+    creds_file,
     environment,
 )
 from counterpoint.local.settings import local_settings
-from counterpoint.local.state_file import RESTORING, ProcessIdentity, StateFile, is_free
+from counterpoint.local.state_file import RESTORING, ProcessIdentity, StateFile
 from counterpoint.local.supervisor import Supervisor
 from counterpoint.local.valkey import ValkeyServer
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
@@ -47,24 +49,6 @@ Progress = Callable[[str, float], None]
 
 INDEX_TIMEOUT_S = 6 * 3600
 INDEX_EVERY_S = 600.0
-
-
-def policy_authorization(passwords: dict[str, str]) -> str:
-    """Return the NATS users and permissions of the policy."""
-    from counterpoint.bus.permissions import nats_config
-
-    return nats_config(passwords, publishers=local_settings().publishers)
-
-
-def refuse_unfit(findings: Iterable[CheckResult]) -> None:
-    """Raise `Permanent` `engine_unfit` with each finding that prevents a start."""
-    unfit = tuple(
-        Problem(field=finding.check, problem=f"{finding.detail}; {finding.remedy}")
-        for finding in findings
-        if finding.level == Level.FAILED
-    )
-    if unfit:
-        raise Permanent(ErrorCode.ENGINE_UNFIT, unfit)
 
 
 async def _together(*work: Coroutine[Any, Any, None]) -> None:
@@ -81,7 +65,7 @@ class Stack:
     """One running Counterpoint. Start and stop it once, on the main thread's event loop.
 
     `addresses` take precedence over `http_port`, whose 0 selects a free port. Tests pass other `commands` of services
-    and another `authorization` of the bus.
+    and another `authorization` of the bus; services of older releases need `hold_sockets=False`.
     """
 
     def __init__(
@@ -93,10 +77,13 @@ class Stack:
         commands: Mapping[ServiceName | JobName, tuple[str, ...]] = COMMANDS,
         authorization: Callable[[dict[str, str]], str] = policy_authorization,
         addresses: ListenAddresses | None = None,
+        hold_sockets: bool = True,
     ) -> None:
         self.data_dir = private_folder(data_dir)
         self._addresses = addresses or ListenAddresses(http_port)
         self._inspect = inspect
+        self._hold_sockets = hold_sockets
+        self._listeners: Listeners | None = None
         self._progress = progress
         self._commands = commands
         self._authorization = authorization
@@ -136,6 +123,8 @@ class Stack:
         await self._supervisor.stop(self._services.values())
         await self._supervisor.stop(engine for name, engine in self._engines.items() if name != "postgres")
         await self._supervisor.stop(engine for name, engine in self._engines.items() if name == "postgres")
+        if self._listeners is not None:
+            self._listeners.close()
         if self._state is not None:
             self._state.supervised_by(None)
         os.close(self._lock)
@@ -144,6 +133,33 @@ class Stack:
     async def watch(self) -> None:
         """Wait without limit; raises when the supervision itself fails."""
         await self._supervisor.watch()
+
+    async def migrate(self, commands: Mapping[ServiceName | JobName, tuple[str, ...]] | None = None) -> None:
+        """Migrate the database and provision the streams while services run. Raises `Transient` if a job fails.
+
+        `commands` are those of another release, whose jobs are used from then on.
+        """
+        jobs: tuple[JobName, ...] = ("migrate", "provision", "index")
+        self._commands = {**self._commands, **{job: commands[job] for job in jobs if commands is not None}}
+        await _together(self._run_job("migrate"), self._run_job("provision"))
+
+    async def replace(self, name: ServiceName, command: tuple[str, ...] | None = None) -> None:
+        """Stop a service, which finishes its deliveries, and start it again, by another command if one is given.
+
+        The credentials are read again. Raises `Transient` if it does not become ready; it is restarted until it does.
+        """
+        old, state = self._services[name], self._state
+        assert state is not None
+        await self._supervisor.release(old)
+        await old.stop()
+        self._commands = {**self._commands, name: command or self._commands[name]}
+        self._wiring = replace(self._service_parameters(), credentials=self._load_credentials())
+        service = self._services[name] = ServiceProcess(name, self._commands[name], self._wiring, state)
+        try:
+            await service.start()
+        finally:
+            self._supervisor.keep(service)
+            self._write_endpoints()
 
     def kill(self, name: str) -> None:
         """Kill an engine or service by SIGKILL, simulating a fault; the supervisor restarts it."""
@@ -168,7 +184,6 @@ class Stack:
     def endpoints(self) -> Endpoints:
         """Return the present addresses and processes."""
         wiring = self._service_parameters()
-        passwords = wiring.credentials.nats
         engines = {name: RunningEngine(pid=engine.pid) for name, engine in self._engines.items()}
         if self._inspect:
             pid = engines["postgres"].pid if "postgres" in engines else None
@@ -180,7 +195,7 @@ class Stack:
             token=wiring.credentials.admin_token,
             nats=wiring.nats_url,
             users={
-                user: NatsUser(user=user, password=passwords[user], inbox_prefix=inbox_prefix(user))
+                user: self._nats_user(user, wiring)
                 for user in dict.fromkeys(("publisher", "observer", *local_settings().publishers))
             },
             lineage=origin(wiring.lineage_host, wiring.lineage_port, tls=tls),
@@ -189,6 +204,10 @@ class Stack:
             },
             engines=engines,
         )
+
+    def _nats_user(self, user: str, wiring: ServiceParameters) -> NatsUser:
+        creds = None if wiring.nats_creds is None else str(creds_file(wiring.nats_creds, user))
+        return NatsUser(user=user, password=wiring.credentials.nats[user], inbox_prefix=inbox_prefix(user), creds=creds)
 
     async def _start(self, state: StateFile) -> None:
         self._state = state
@@ -199,12 +218,16 @@ class Stack:
         state.supervised_by(ProcessIdentity.of(os.getpid()))
         with self._stage("sweep"):
             await stop_leftovers(state)
-        logins = dict.fromkeys((*NATS_USERS, *local_settings().publishers))
-        credentials = load_credentials(self.data_dir / "secrets.json", tuple(logins))
+        credentials = self._load_credentials()
         given = self._addresses
-        http_port = self._port(state, "http", given.http_host, given.http_port)
-        lineage_port = self._port(state, "lineage", given.lineage_host, given.lineage_port)
-        gateway_port = self._port(state, "gateway", given.gateway_host, given.gateway_port)
+        listeners = self._listeners = Listeners(state)
+        http_port = listeners.port("http", given.http_host, given.http_port)
+        lineage_port = listeners.port("lineage", given.lineage_host, given.lineage_port)
+        gateway_port = listeners.port("gateway", given.gateway_host, given.gateway_port)
+        listening: dict[str, int] = {}
+        if self._hold_sockets:
+            listening["router"] = listeners.open("http", given.http_host, http_port)
+            listening["lineage"] = listeners.open("lineage", given.lineage_host, lineage_port)
         refuse_unfit(await examine_external(local_settings(), credentials, os.environ))
         urls = await self._start_engines(state, credentials)
         self._wiring = ServiceParameters(
@@ -222,9 +245,11 @@ class Stack:
             gateway_host=given.gateway_host,
             tls_cert=given.tls_cert,
             tls_key=given.tls_key,
+            nats_creds=local_settings().nats_creds if local_settings().nats_url else None,
             streams_bytes=self._streams_bytes,
+            listeners=listening,
         )
-        await _together(self._run_job("migrate"), self._run_job("provision"))
+        await self.migrate()
         self._services = {name: ServiceProcess(name, self._commands[name], self._wiring, state) for name in SERVICES}
         memory, *others = self._services.values()
         await self._start_child(memory)
@@ -233,17 +258,9 @@ class Stack:
         self._write_endpoints()
         self._indexing = asyncio.create_task(self._index())
 
-    def _port(self, state: StateFile, name: str, host: str, requested: int) -> int:
-        """Return the port of a server, a stored free one for 0. Raises `Permanent` when the wanted one is taken."""
-        if requested == 0:
-            return state.port(name)
-        if not is_free(requested, host):
-            where = f"{requested} on {host}"
-            taken = Problem(
-                field=f"{name}_port", problem=f"{where} is in use or cannot be bound; 0 chooses a free port"
-            )
-            raise Permanent(ErrorCode.PORT_TAKEN, (taken,))
-        return requested
+    def _load_credentials(self) -> Credentials:
+        logins = dict.fromkeys((*NATS_USERS, *local_settings().publishers))
+        return load_credentials(self.data_dir / "secrets.json", tuple(logins))
 
     async def _start_engines(self, state: StateFile, credentials: Credentials) -> dict[str, str]:
         """Start the engines that are not external. Return each one's URL, PostgreSQL's as `PostgresUrls` takes it."""

@@ -88,6 +88,35 @@ class TakenBack(TakeBack):
     others: tuple[Id, ...] = ()
 
 
+class PreviewedRecord(Shape):
+    """A record that a take-back would change: its present version, and the one that would be restored, if any."""
+
+    store: str
+    id: str
+    version: int
+    restored: int | None = None
+
+
+class TakeBackPreview(Shape):
+    """The result that a take-back would have now: counts by store, the first records, and the dependent tasks.
+
+    `version` is the first version taken back. `truncated`: more records or tasks exist than are named.
+    `other_projects` is the number of further projects in which something depends on an item of the shared one.
+    """
+
+    kind: Literal["quarantine", "rollback"]
+    store: str
+    id: str
+    version: int
+    out: dict[str, int] = {}
+    restored: dict[str, int] = {}
+    records: tuple[PreviewedRecord, ...] = ()
+    tasks: tuple[str, ...] = ()
+    tasks_count: int = 0
+    other_projects: int = 0
+    truncated: bool = False
+
+
 class Erase(Shape):
     """A request to erase a project, a task, or a document by its source, with the records that cite it.
 

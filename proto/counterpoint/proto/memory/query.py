@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from counterpoint.proto.memory.audit import AuditQuery
+from counterpoint.proto.memory.health import Health
 from counterpoint.proto.memory.operations import Rebuild, Reembed
 from counterpoint.proto.memory.request import Item, Origin, Ref, Refusal
 from counterpoint.proto.memory.steps import RecordedAnswer, RecordedStep
@@ -114,6 +115,7 @@ class EdgeWalk(Shape):
     """Edges reachable from `start` within `depth` hops.
 
     `start` are values of the edges' `source` when walking down, of `target` when walking up, of either for both.
+    `as_of` leaves out the edges written later; those that were deleted since are missing.
     """
 
     op: Literal["walk"] = "walk"
@@ -122,6 +124,7 @@ class EdgeWalk(Shape):
     direction: Literal["down", "up", "both"] = "down"
     depth: int = Field(default=10, ge=1, le=100)
     limit: int = Field(default=1000, ge=1, le=10_000)
+    as_of: AsOf | None = None
 
 
 class Dependents(Shape):
@@ -179,6 +182,7 @@ MemoryQuery = Annotated[
     | Cypher
     | Rebuild
     | Reembed
+    | Health
     | RecordedStep
     | RecordedAnswer
     | AuditQuery,
@@ -216,6 +220,7 @@ class QueryPlan(StrEnum):
     CYPHER = "cypher"
     REBUILD = "rebuild"
     REEMBED = "reembed"
+    HEALTH = "health"
 
 
 class QueryResult(Shape):

@@ -21,7 +21,9 @@ async def listen(settings: LineageSettings) -> None:
         settings.lineage_port,
         certificate=settings.tls_cert,
         key=settings.tls_key,
+        listener_fd=settings.lineage_fd,
     )
+    service.on_stop(server.finish)
     service.add_task(lambda: serve(server))
     await service.run()
 

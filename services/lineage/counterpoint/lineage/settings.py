@@ -9,10 +9,14 @@ from counterpoint.lineage.incidents.incident import IncidentLimits
 
 
 class LineageSettings(BusSettings):
-    """Listen address and PEM files of the OpenLineage API, and the limits of incidents (docs/incidents.md)."""
+    """Listen address and PEM files of the OpenLineage API, and the limits of incidents (docs/incidents.md).
+
+    With `lineage_fd` it serves a listening socket that it inherits.
+    """
 
     lineage_host: str = "127.0.0.1"
     lineage_port: int = 5000
+    lineage_fd: int | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
     incidents_per_hour: int = Field(default=200, ge=1)

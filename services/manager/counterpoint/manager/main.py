@@ -18,12 +18,14 @@ async def manage(settings: ManagerSettings) -> None:
     from counterpoint.manager.gateway.gateway import ModelGateway
 
     gateway = ModelGateway(service.memory_for, limits)
-    server, _ = http_server(application(gateway), settings.gateway_host, settings.gateway_port)
+    finish_s = max(1, int(settings.drain_s) - 1)
+    server, _ = http_server(application(gateway), settings.gateway_host, settings.gateway_port, finish_s=finish_s)
 
     async def listen() -> None:
         await gateway.load()
         await serve(server)
 
+    service.on_stop(server.finish)
     service.add_task(listen)
     try:
         await service.run()

@@ -47,6 +47,8 @@ from counterpoint.memory.query.epochs import Epochs
 from counterpoint.memory.record.database import PLANNED_ONCE, Database, Lease, retry_while_transient
 from counterpoint.memory.record.disk import DiskSpace
 from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.record.release import check_release
+from counterpoint.memory.rpc.health import consumers_of
 from counterpoint.memory.search.corpus_cache import CorpusCache
 from counterpoint.memory.search.model_registry import ModelName, ModelRegistry
 from counterpoint.memory.search.rerank import Reranker
@@ -180,7 +182,10 @@ class MemoryProcess:
         if settings.checkpoints_dir is not None:
             copies = (CheckpointFile(settings.checkpoints_dir), *copies)
         self._sequencer = Sequencer(self._record, NoteKey(settings.audit_key.get_secret_value()), copies)
-        return CoreComponents(self._database, self._committer, self._causes, self._epochs, self._sequencer, copies)
+        consumers = consumers_of(connection, self._rules)
+        return CoreComponents(
+            self._database, self._committer, self._causes, self._epochs, self._sequencer, copies, consumers
+        )
 
     def _searching(self, keys: SigningKeys) -> SearchComponents:
         settings = self._settings
@@ -226,7 +231,7 @@ class MemoryProcess:
         """Take the lease, answer requests, and run the background work."""
         await self._lease.acquire(self._settings.lease_retry_s)
         self._since = datetime.now(UTC) - timedelta(seconds=self._settings.retention_s)
-        for begin in (self._database.open, self._record.open, self._remember):
+        for begin in (self._database.open, self._check_release, self._record.open, self._remember):
             await retry_while_transient(begin)
         await self._reconciler.learn()
         server, respond = self._parts.server, self.service.connection.respond
@@ -252,6 +257,10 @@ class MemoryProcess:
             group.create_task(self._search.tiers.run())
             group.create_task(self._parts.reembedding.run())
             group.create_task(self._parts.ingest.delete_orphans())
+
+    async def _check_release(self) -> None:
+        async with self._database.connection() as connection:
+            await check_release(connection)
 
     async def _remember(self) -> None:
         await self._parts.takebacks.remember(self._since)

@@ -36,6 +36,7 @@ from counterpoint.memory.rpc.authority import Authority
 from counterpoint.memory.rpc.commands import CommandHandler
 from counterpoint.memory.rpc.commits import CommitHandler
 from counterpoint.memory.rpc.gateway_tokens import GatewayTokens
+from counterpoint.memory.rpc.health import HealthReporter, ReadConsumers
 from counterpoint.memory.rpc.ingests import IngestHandler
 from counterpoint.memory.rpc.queries import QueryHandler
 from counterpoint.memory.rpc.refusals import Refusals
@@ -63,6 +64,7 @@ class CoreComponents:
     epochs: Epochs
     sequencer: Sequencer
     copies: Sequence[CheckpointCopy]
+    consumers: ReadConsumers
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ class Components:
             sample_share=recall_share,
         )
         self.answers = AnswerCache(policy, core.epochs, searching.valkey, search)
+        self.health = HealthReporter(core.consumers, self.queries.sampler, search, valkey=searching.valkey is not None)
         self.authority = Authority(
             policy, keys.ring, Principals(database), Revocations(database), core.causes, ReadSets(read_set_items)
         )
@@ -147,7 +150,7 @@ class Components:
         )
         bulk = BulkImport(database, policy, self.vectors, committer, releases)
         return commits, RequestServer(
-            QueryHandler(policy, authority, self.queries, self.answers, releases, self.reembedding, alive),
+            QueryHandler(policy, authority, self.queries, self.answers, releases, self.reembedding, self.health, alive),
             commits,
             commands,
             IngestHandler(authority, self.ingest, bulk, blobs, committer.disk),

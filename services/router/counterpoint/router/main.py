@@ -4,9 +4,11 @@ from datetime import timedelta
 
 from counterpoint import bus
 from counterpoint.bus import Service
+from counterpoint.router import task_events
 from counterpoint.router.api.application import attach
 from counterpoint.router.handlers import register
 from counterpoint.router.intake.running_tasks import RunningTasks
+from counterpoint.router.issues import wiring as issues
 from counterpoint.router.notify import wiring as notifications
 from counterpoint.router.settings import RouterSettings
 
@@ -16,7 +18,9 @@ async def serve(settings: RouterSettings) -> None:
     service = Service("router", settings)
     running_tasks = RunningTasks(settings.tasks_under_way, settings.project_weights)
     register(service, timedelta(seconds=settings.idempotency_s), running_tasks.limiter)
-    attach(service, settings, running_tasks, notifications.attach(service, settings))
+    notified, synced = notifications.attach(service, settings), issues.attach(service, settings)
+    task_events.attach(service, [planner for planner in (notified, synced) if planner])
+    attach(service, settings, running_tasks, synced, has_receivers=notified is not None)
     await service.run()
 
 

@@ -14,16 +14,19 @@ class RouterSettings(BusSettings):
     `poll_s` is the poll interval of waits and streams; live messages wake them earlier. `ingest_request_bytes` limits
     the documents in one request to memory, which must fit into a bus message. At most `tasks_under_way` tasks are
     started at once; projects take turns by `project_weights` (default 1). `tls_cert` and `tls_key` are PEM files.
+    With `http_fd` it serves a listening socket that it inherits.
 
     `mcp_url` is the address of `/mcp` that clients use, for its OAuth metadata, which names
     `mcp_authorization_servers`. `mcp_hosts` are the host names besides the local ones that `/mcp` answers to.
 
     Events of tasks are posted to `notify_url`, signed by `notify_secret`; `notify_private` allows it a private address.
     `notify_file` names more receivers. A call to one has `notify_timeout_s`. `hooks_file` names sources of webhooks.
+    `issues_file` names trackers, whose issues are kept in step with tasks; a call to a forge has `issues_timeout_s`.
     """
 
     http_host: str = "127.0.0.1"
     http_port: int = 8484
+    http_fd: int | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
     principal_cache_s: float = 3.0
@@ -44,3 +47,5 @@ class RouterSettings(BusSettings):
     notify_file: Path | None = None
     notify_timeout_s: float = Field(10.0, gt=0, le=60)
     hooks_file: Path | None = None
+    issues_file: Path | None = None
+    issues_timeout_s: float = Field(10.0, gt=0, le=60)

@@ -17,6 +17,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from counterpoint.client import records
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.incident_settings import ShadowDue
+from counterpoint.proto.issues import IssueDue, TrackerDue
 from counterpoint.proto.line import Action
 from counterpoint.proto.memory import Item, List, LogAfter
 from counterpoint.proto.notifications import NotificationDue
@@ -31,7 +32,7 @@ log = structlog.get_logger()
 router = APIRouter(prefix="/v1", tags=["streams"])
 
 _PAGE = 200
-_TIMER_TYPES = frozenset({TaskDue.TYPE, ShadowDue.TYPE, NotificationDue.TYPE})
+_TIMER_TYPES = frozenset({TaskDue.TYPE, ShadowDue.TYPE, NotificationDue.TYPE, IssueDue.TYPE, TrackerDue.TYPE})
 """Messages that enter the log before they are due; streams leave them out."""
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {

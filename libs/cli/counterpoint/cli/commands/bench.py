@@ -16,7 +16,7 @@ from counterpoint.cli.session import CommandSession
 PACKAGE = "counterpoint.bench"
 OF_SETS = ("retrieval", "answer", "triage", "recognition")
 """Benchmarks that need a folder of sets."""
-BENCHES = ("commit", "flow", "load", "incidents", "agents", "front", "line", "memory", *OF_SETS)
+BENCHES = ("commit", "flow", "load", "incidents", "agents", "front", "line", "memory", "roll", *OF_SETS)
 ACCEPTED_BY: Mapping[str, tuple[str, ...]] = {
     "--type": ("retrieval", "answer"),
     "--k": ("retrieval",),
@@ -25,7 +25,7 @@ ACCEPTED_BY: Mapping[str, tuple[str, ...]] = {
     "--among": ("recognition",),
     "--full": ("memory",),
     "--only": ("memory",),
-    "--rate": ("load", "incidents"),
+    "--rate": ("load", "incidents", "roll"),
     "--seconds": ("load", "incidents"),
 }
 """Options, and the benchmarks that accept each."""
@@ -61,7 +61,7 @@ def bench(
     only: Annotated[list[str] | None, typer.Option("--only", help="memory: measure this section; repeatable.")] = None,
     rate: Annotated[
         float | None,
-        typer.Option("--rate", min=0.1, help="load, incidents: tasks per second. Default: 10 and 5."),
+        typer.Option("--rate", min=0.1, help="load, incidents, roll: tasks per second. Default: 10, 5 and 20."),
     ] = None,
     seconds: Annotated[
         float | None, typer.Option("--seconds", min=1, help="load, incidents: duration. Default: 60 and 30.")

@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -40,8 +41,15 @@ def demo(
         Path, typer.Option("--incident", help="The file of the incident to play.", show_default="orders")
     ] = ORDERS,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the data folder.")] = False,
+    console: Annotated[
+        bool | None,
+        typer.Option("--console/--no-console", help="Show the story in the console at the end, until Ctrl-C."),
+    ] = None,
 ) -> Exit | None:
-    """Start a temporary stack, play an incident, check the results, and stop it."""
+    """Start a temporary stack, play an incident, check the results, and stop it.
+
+    On a terminal it shows the story in the console at the end.
+    """
     from counterpoint.cli.demo.checks import DemoTranscript
     from counterpoint.cli.demo.incident import read_incident
 
@@ -54,14 +62,19 @@ def demo(
     began = monotonic()
     try:
         ready_s = asyncio.run(_run_stories(session, transcript, story, folder))
+        ended = print_report(session, transcript, story.name, ready_s, monotonic() - began)
+        if console or (console is None and sys.stdout.isatty() and not session.json):
+            from counterpoint.cli.demo.console import show_console
+
+            asyncio.run(show_console(session, folder / "stack", story.name))
     except asyncio.CancelledError:
         return Exit.FAILED
     finally:
         if keep:
-            session.note(f"the data is kept: counterpoint up --data-dir {folder}")
+            session.note(f"the data is kept: counterpoint up --data-dir {folder / 'stack'}")
         else:
             shutil.rmtree(folder)
-    return print_report(session, transcript, story.name, ready_s, monotonic() - began)
+    return ended
 
 
 async def _run_stories(

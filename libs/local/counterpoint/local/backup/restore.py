@@ -12,11 +12,11 @@ from counterpoint.local.backup.opened import OpenedBackup
 from counterpoint.local.backup.place import embedded
 from counterpoint.local.credentials import Credentials, read_credentials
 from counterpoint.local.doctor.jobs import examine_postgres
+from counterpoint.local.doctor.servers import refuse_unfit
 from counterpoint.local.lock import acquire_lock
 from counterpoint.local.postgres import PostgresUrls, bootstrap
 from counterpoint.local.private_files import private_folder, write_private
 from counterpoint.local.settings import local_settings
-from counterpoint.local.stack import refuse_unfit
 from counterpoint.local.state_file import RESTORING
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 

@@ -63,7 +63,8 @@ async def _servers(
     found = await examine_external(settings, known, environ)
     if state.running and state.services:
         if settings.nats_url is None:
-            found += await examine_nats(read_endpoints(data_dir).nats, known, settings.streams_bytes, environ)
+            embedded = read_endpoints(data_dir).nats
+            found += await examine_nats(embedded, None, known, settings.streams_bytes, environ)
         if settings.postgres_url is None:
             server = f"postgresql://127.0.0.1:{read_state(data_dir / 'state.json').ports['postgres']}"
             found += await examine_postgres(PostgresUrls.of(server, known.postgres), known, environ)

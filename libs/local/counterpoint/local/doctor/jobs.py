@@ -1,31 +1,46 @@
 """Checks of NATS and PostgreSQL, which run in processes of the members that know these engines."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
-from counterpoint.bus.check_result import CheckResult, parse_results
+from counterpoint.bus.check_result import CheckResult, Level, parse_results
 from counterpoint.local.credentials import Credentials
 from counterpoint.local.postgres import PostgresUrls
-from counterpoint.local.service import base_environment
+from counterpoint.local.service import NATS_TLS, NATS_USERS, base_environment, creds_file, nats_login
 
 _TIMEOUT_S = 60.0
 
 
 async def examine_nats(
-    url: str, credentials: Credentials, streams_bytes: int | None, inherited: Mapping[str, str]
+    url: str,
+    creds: Path | None,
+    credentials: Credentials,
+    streams_bytes: int | None,
+    inherited: Mapping[str, str],
 ) -> list[CheckResult]:
-    """Check a NATS server with the login of the provisioner."""
-    env = {
-        "COUNTERPOINT_NATS_URL": url,
-        "COUNTERPOINT_NATS_USER": "provisioner",
-        "COUNTERPOINT_NATS_PASSWORD": credentials.nats["provisioner"],
-    }
+    """Check a NATS server with the login of the provisioner, and that every user's credentials file can be read."""
+    if creds is not None and (found := _credentials_files(creds)).level == Level.FAILED:
+        return [found]
+    env = nats_login(url, "provisioner", credentials, creds)
     if streams_bytes is not None:
         env["COUNTERPOINT_STREAMS_BYTES"] = str(streams_bytes)
-    if ca := inherited.get("COUNTERPOINT_NATS_CA"):
-        env["COUNTERPOINT_NATS_CA"] = ca
+    env |= {name: inherited[name] for each in NATS_TLS if inherited.get(name := f"COUNTERPOINT_{each}")}
     return await _run("nats", ("counterpoint.bus.preflight",), env, inherited)
+
+
+def _credentials_files(folder: Path) -> CheckResult:
+    check, files = "nats credentials", [creds_file(folder, user) for user in NATS_USERS]
+    missing = [path.name for path in files if not os.access(path, os.R_OK)]
+    if missing or not folder.is_absolute():
+        detail = f"{folder} is not an absolute path" if not missing else f"{folder} lacks {', '.join(missing)}"
+        remedy = (
+            "name the folder that the commands of `counterpoint nats accounts --nsc` write by COUNTERPOINT_NATS_CREDS"
+        )
+        return CheckResult.failed(check, detail, remedy)
+    return CheckResult.ok(check, f"{len(files)} files in {folder}")
 
 
 async def examine_postgres(

@@ -3,16 +3,17 @@
 import asyncio
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
 
-from counterpoint.bus.check_result import CheckResult
+from counterpoint.bus.check_result import CheckResult, Level
 from counterpoint.local.credentials import Credentials
 from counterpoint.local.doctor.jobs import examine_nats, examine_postgres
 from counterpoint.local.postgres import PostgresUrls
 from counterpoint.local.settings import LocalSettings
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 _TIMEOUT_S = 5.0
 _PORTS = {"http": 80, "https": 443, "redis": 6379, "rediss": 6379}
@@ -27,7 +28,8 @@ async def examine_external(
     """Check the external engines that replace embedded ones."""
     checks = []
     if settings.nats_url:
-        checks.append(examine_nats(settings.nats_url, credentials, settings.streams_bytes, inherited))
+        creds = settings.nats_creds
+        checks.append(examine_nats(settings.nats_url, creds, credentials, settings.streams_bytes, inherited))
     if settings.postgres_url:
         urls = PostgresUrls.of(settings.postgres_url, credentials.postgres)
         checks.append(examine_postgres(urls, credentials, inherited))
@@ -36,6 +38,17 @@ async def examine_external(
     if qdrant := inherited.get("COUNTERPOINT_QDRANT_URL"):
         checks.append(_qdrant(qdrant, inherited.get("COUNTERPOINT_QDRANT_API_KEY")))
     return [finding for found in await asyncio.gather(*checks) for finding in found]
+
+
+def refuse_unfit(findings: Iterable[CheckResult]) -> None:
+    """Raise `Permanent` `engine_unfit` with each finding that prevents a start."""
+    unfit = tuple(
+        Problem(field=finding.check, problem=f"{finding.detail}; {finding.remedy}")
+        for finding in findings
+        if finding.level == Level.FAILED
+    )
+    if unfit:
+        raise Permanent(ErrorCode.ENGINE_UNFIT, unfit)
 
 
 async def examine_http_servers(inherited: Mapping[str, str]) -> list[CheckResult]:

@@ -1,8 +1,10 @@
 """Reservations: a call is reserved before it is made and settled after it. No call is made without a reservation."""
 
 import asyncio
+import random
 from collections.abc import Mapping
 from datetime import timedelta
+from itertools import count
 from typing import Any
 
 import structlog
@@ -34,6 +36,7 @@ CALLS = Counter("counterpoint_llm_calls_total", "External calls by outcome", ["p
 SETTLE_TIMEOUT_S = 30.0
 """Time reserved at the end of a token's life to settle its call; memory may be unavailable that long."""
 _COMMIT_ATTEMPTS = 20
+_CONFLICT_MAX_S = 1.0
 _RELEASES_LIMIT = 20
 """Maximum number of released calls under one key."""
 
@@ -153,25 +156,24 @@ class Reservations:
         error: str | None = None,
         limited_by: tuple[str, ...] = (),
     ) -> None:
-        """Record the outcome of a call; retried while memory is unavailable, for `SETTLE_TIMEOUT_S`.
+        """Record the outcome of a call; retried for `SETTLE_TIMEOUT_S` while memory is unavailable, or others write
+        the same records.
 
         `limited_by` are the records of limits that it counts against, as far as known. A response that memory refuses
         is left out. Raises `Denied`, `Permanent` or `Transient`.
         """
         timeout_at = asyncio.get_running_loop().time() + SETTLE_TIMEOUT_S
-        while True:
+        for attempt in count():
             try:
                 pending = PendingSettlement(request, call_id, limited_by, state, usage, response, error)
                 if await self._commits.settle(pending):
                     self._count(request, state, usage)
                 return
-            except Conflict:
-                pass
-            except Transient as unavailable:
+            except (Conflict, Transient) as passing:
                 if asyncio.get_running_loop().time() > timeout_at:
-                    log.error("call.unsettled", call=call_id, project=request.grant.project, reason=str(unavailable))
-                    raise
-                await asyncio.sleep(unavailable.retry_after_s or 0.2)
+                    log.error("call.unsettled", call=call_id, project=request.grant.project, reason=str(passing))
+                    raise Transient(f"call {call_id} could not be settled: {passing}") from passing
+                await asyncio.sleep(settle_delay_s(passing, attempt, random.random()))
             except Permanent as refused:
                 if response is None:
                     raise
@@ -201,3 +203,10 @@ def unknown_outcome(reason: str) -> Permanent:
 
 def key_reused(key: str) -> Permanent:
     return Permanent(ErrorCode.KEY_REUSED, (Problem(field="key", problem=f"{key} identifies another call"),))
+
+
+def settle_delay_s(error: Conflict | Transient, attempt: int, draw: float) -> float:
+    """Return the delay before a call is settled again; `draw`, from 0 to 1, spreads those who write the same record."""
+    if isinstance(error, Transient):
+        return error.retry_after_s or 0.2
+    return (0.5 + draw / 2) * min(_CONFLICT_MAX_S, 0.01 * 2.0 ** min(attempt, 16))

@@ -9,6 +9,7 @@ from prometheus_client import Counter
 from counterpoint.memory.cache.valkey import Valkey
 
 HITS = Counter("counterpoint_cache_hits", "Answers from the cache", ["level"])
+MISSES = Counter("counterpoint_cache_misses", "Lookups that no level of the cache answered")
 L1_ITEMS = 1000
 L1_LIFE_S = 60.0
 L1_BYTES = 64 << 20
@@ -50,6 +51,7 @@ class Cache(Generic[V]):
         raw = await self._l2.get(key) if self._l2 is not None else None
         value = self._decode(raw) if raw is not None else None
         if raw is None or value is None:
+            MISSES.inc()
             return None
         _L2_HITS.inc()
         self._add(key, value)

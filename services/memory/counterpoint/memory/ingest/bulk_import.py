@@ -1,4 +1,4 @@
-"""Bulk import of records: past incidents as attempts, and rows of the provider index.
+"""Bulk import of records: past incidents and lessons as attempts, and rows of the provider index.
 
 The id of a record is derived from its subject alone, so that an identical import changes nothing and a different
 one replaces the record. A refused record does not stop the others.
@@ -6,7 +6,7 @@ one replaces the record. A refused record does not stop the others.
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from counterpoint.memory.access.screening import Screen
 from counterpoint.memory.commit.committer import Committer
 from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.ingest.documents import STEP_WRITES, own_plan
+from counterpoint.memory.ingest.lesson_attempts import imported_attempts
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import canonical
 from counterpoint.memory.record.sql_files import load_statements
@@ -29,14 +30,16 @@ from counterpoint.proto.errors import Permanent
 from counterpoint.proto.ids import derived_id
 from counterpoint.proto.incidents import PastIncident
 from counterpoint.proto.ingest import Recorded
+from counterpoint.proto.lessons import PastLesson
 from counterpoint.proto.memory import Origin, Write
+from counterpoint.proto.principals import Principal
 from counterpoint.proto.providers import Provider
 from counterpoint.proto.signature import signature
 
 log = structlog.get_logger()
 
 ATTEMPTS, PROVIDERS = "attempts", "providers"
-_WRITTEN_FIELDS = ("by", "source", "systems", "job")
+_WRITTEN_FIELDS = ("by", "source", "systems", "job", "summary", "by_kind", "origin")
 """Further fields of a past incident that people write, screened like the store's own texts."""
 _RETRIES = 3
 
@@ -50,6 +53,18 @@ class _PlannedRecord:
     id: str
     body: dict[str, Any]
     problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Records of one store and integrity. `originals`: by id, the record that one would repeat; such a batch replaces
+    nothing."""
+
+    store: str
+    integrity: int
+    bodies: Sequence[tuple[str, dict[str, Any]]]
+    fields: Sequence[str]
+    originals: Mapping[str, str] | None = None
 
 
 class BulkImport:
@@ -72,51 +87,61 @@ class BulkImport:
         attempts = [(incident_id(one), attempt_of(one, origin.project)) for one in incidents]
         bodies = [(known, attempt.model_dump(mode="json", exclude_none=True)) for known, attempt in attempts]
         fields = (*self._policy.stores[ATTEMPTS].text, *_WRITTEN_FIELDS)
-        return await self._write(origin, integrity, ATTEMPTS, bodies, fields)
+        return await self._write(origin, _Batch(ATTEMPTS, integrity, bodies, fields))
+
+    async def lessons(
+        self, origin: Origin, integrity: int, importer: Principal, lessons: Sequence[PastLesson]
+    ) -> tuple[Recorded, ...]:
+        """Import the attempts of lessons under the importer's name; return the result of each, in order.
+
+        Nothing is replaced: an attempt that is known with other content is refused. Raises `Conflict` and `Transient`.
+        """
+        planned = [one for lesson in lessons for one in imported_attempts(lesson, origin.project, importer, integrity)]
+        fields = (*self._policy.stores[ATTEMPTS].text, *_WRITTEN_FIELDS)
+        results: dict[str, Recorded] = {}
+        for level in sorted({one.integrity for one in planned}):
+            part = [one for one in planned if one.integrity == level]
+            bodies = [(one.attempt.attempt_id, one.attempt.model_dump(mode="json", exclude_none=True)) for one in part]
+            originals = {one.attempt.attempt_id: one.original_id for one in part}
+            recorded = await self._write(origin, _Batch(ATTEMPTS, level, bodies, fields, originals))
+            results |= {one.attempt.attempt_id: result for one, result in zip(part, recorded, strict=True)}
+        return tuple(results[one.attempt.attempt_id] for one in planned)
 
     async def providers(self, origin: Origin, integrity: int, providers: Sequence[Provider]) -> tuple[Recorded, ...]:
         """Import provider rows, one per package and project; return the result of each. Raises `Conflict` and
         `Transient`."""
         bodies = [(one.package, one.model_dump(mode="json", exclude_none=True)) for one in providers]
-        return await self._write(origin, integrity, PROVIDERS, bodies, self._policy.stores[PROVIDERS].text)
+        return await self._write(origin, _Batch(PROVIDERS, integrity, bodies, self._policy.stores[PROVIDERS].text))
 
-    async def _write(
-        self,
-        origin: Origin,
-        integrity: int,
-        store: str,
-        bodies: Sequence[tuple[str, dict[str, Any]]],
-        fields: Sequence[str],
-    ) -> tuple[Recorded, ...]:
-        if not bodies:
+    async def _write(self, origin: Origin, batch: _Batch) -> tuple[Recorded, ...]:
+        if not batch.bodies:
             return ()
-        lock = self._locks.setdefault((origin.project, store), asyncio.Lock())
+        lock = self._locks.setdefault((origin.project, batch.store), asyncio.Lock())
         async with lock:
-            write_once = partial(self._write_once, origin, integrity, store, bodies, fields)
-            return await retry_on_conflict(write_once, _RETRIES)
+            return await retry_on_conflict(partial(self._write_once, origin, batch), _RETRIES)
 
-    async def _write_once(
-        self,
-        origin: Origin,
-        integrity: int,
-        store: str,
-        bodies: Sequence[tuple[str, dict[str, Any]]],
-        fields: Sequence[str],
-    ) -> tuple[Recorded, ...]:
+    async def _write_once(self, origin: Origin, batch: _Batch) -> tuple[Recorded, ...]:
+        store, originals = batch.store, batch.originals
         screen = await self._releases.screen(origin.project)
         label = self._policy.store_level(store)
         planned = await asyncio.to_thread(
-            lambda: _without_repeats([_screened(self._policy, screen, *one, fields, label) for one in bodies])
+            lambda: _without_repeats(
+                [_screened(self._policy, screen, *one, batch.fields, label) for one in batch.bodies]
+            )
         )
-        known = await self._stored(origin.project, store, [one.id for one in planned])
+        ids = [one.id for one in planned]
+        known = await self._stored(origin.project, store, [*ids, *(originals or {}).values()])
         results: list[Recorded] = []
         writes: dict[str, Write] = {}
         for one in planned:
             version, body = known.get(one.id, (0, None))
             status: Literal["added", "replaced", "unchanged", "refused"]
+            original = known.get((originals or {}).get(one.id, ""), (0, None))[1]
+            if originals is not None and body is not None:
+                one = _kept(one, body)
             if one.problem is not None:
                 status = "refused"
-            elif one.id in writes or body == one.body:
+            elif one.id in writes or body == one.body or _repeats(original, one.body):
                 status = "unchanged"
             else:
                 status = "added" if body is None else "replaced"
@@ -124,8 +149,8 @@ class BulkImport:
             results.append(Recorded(id=one.id, status=status, problem=one.problem))
         ordered = list(writes.values())
         for start in range(0, len(ordered), STEP_WRITES):
-            await self._step(origin, integrity, ordered[start : start + STEP_WRITES], screen)
-        log.info("records.imported", store=store, given=len(bodies), written=len(ordered))
+            await self._step(origin, batch.integrity, ordered[start : start + STEP_WRITES], screen)
+        log.info("records.imported", store=store, given=len(batch.bodies), written=len(ordered))
         return tuple(results)
 
     async def _stored(
@@ -200,6 +225,22 @@ def _screened(
         named = ", ".join(sorted({".".join(map(screen.name, path)) for path in changed}))
         return _PlannedRecord(record_id, body, f"{named} contains what looks like a secret")
     return _PlannedRecord(record_id, judged.body)
+
+
+def _kept(one: _PlannedRecord, stored: dict[str, Any]) -> _PlannedRecord:
+    """Return the stored record in place of one that repeats it, whoever imports it, and refuse one that differs."""
+    if one.problem is None and _without_importer(stored) != _without_importer(one.body):
+        return _PlannedRecord(one.id, one.body, "differs from the recorded attempt, which an import never replaces")
+    return one if one.problem is not None else _PlannedRecord(one.id, stored)
+
+
+def _repeats(original: dict[str, Any] | None, body: dict[str, Any]) -> bool:
+    """Whether a record states what the record that its page was written from, in its own project, does."""
+    return original is not None and original.get("task_id") == body["origin"]["lesson_id"]
+
+
+def _without_importer(body: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if name not in ("by", "by_kind")}
 
 
 def _without_repeats(planned: Sequence[_PlannedRecord]) -> list[_PlannedRecord]:

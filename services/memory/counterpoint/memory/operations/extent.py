@@ -26,6 +26,18 @@ class Extent:
         self._changes = changes
         self._records = records
 
+    async def versioned(self, home: str, take_back: TakeBack) -> TakeBack:
+        """Return a take-back with its first version, where the project `home` has the item."""
+        if take_back.version is not None:
+            return take_back
+        rolls_back = take_back.kind == "rollback"
+        first = await self._influence.said_since(home, take_back.store, take_back.id) if rolls_back else 1
+        return take_back.model_copy(update={"version": first})
+
+    async def dependents_in(self, project: str, roots: frozenset[Version]) -> bool:
+        """Whether anything in a project depends on versions of the shared project."""
+        return bool((await self._influence.of(project, roots, shared=True, limit=1)).touched)
+
     async def roots(
         self, project: str, take_back: TakeBack, *, shared: bool = False, before: int | None = None
     ) -> frozenset[Version]:

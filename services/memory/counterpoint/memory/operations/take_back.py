@@ -23,6 +23,7 @@ from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.commit.planner import plan_commit
 from counterpoint.memory.operations.changes import RecordRollback, VersionHistory
 from counterpoint.memory.operations.extent import Extent
+from counterpoint.memory.operations.preview import preview
 from counterpoint.memory.operations.quarantines import STORE, TakeBackRecord, TakeBackRecords
 from counterpoint.memory.provenance.influence import Influence, Version
 from counterpoint.memory.provenance.read_sets import ReadSet
@@ -31,7 +32,7 @@ from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.errors import Conflict, Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.ids import derived_id, new_id
-from counterpoint.proto.memory import Commit, CommitReply, Origin, Ref, TakeBack, TakenBack, Write
+from counterpoint.proto.memory import Commit, CommitReply, Origin, Ref, TakeBack, TakeBackPreview, TakenBack, Write
 from counterpoint.proto.subjects import SHARED_PROJECT
 
 T = TypeVar("T")
@@ -151,6 +152,10 @@ class TakeBacks:
                     await self._in_other_projects(origin, take_back_id, take_back)
             return reply
 
+    async def preview(self, project: str, take_back: TakeBack) -> TakeBackPreview:
+        """Return the result that a quarantine or rollback would have now. Raises `Permanent` as `apply` does."""
+        return await preview(self._extent, self._changes, self._database, project, take_back)
+
     async def follow(self, origin: Origin, applied: CommitPlan) -> None:
         """Remove the writes of a concurrent commit that are derived from items taken back."""
         if not any(row.body is not None and self._changes.learned(row.store) for row in applied.writes):
@@ -184,14 +189,7 @@ class TakeBacks:
         project = origin.project
         if take_back.kind == "lift":
             return await self._lift(origin, take_back_id, take_back)
-        if take_back.version is None:
-            home = SHARED_PROJECT if shared else project
-            first = (
-                await self._influence.said_since(home, take_back.store, take_back.id)
-                if take_back.kind == "rollback"
-                else 1
-            )
-            take_back = take_back.model_copy(update={"version": first})
+        take_back = await self._extent.versioned(SHARED_PROJECT if shared else project, take_back)
         roots = await self._extent.roots(project, take_back, shared=shared, before=before)
         position = await self._influence.latest(project)
         wrong, tasks = await self._extent.of(project, roots, shared=shared)

@@ -21,6 +21,7 @@ from counterpoint.memory.query.costs import costs
 from counterpoint.memory.query.dependents import dependents
 from counterpoint.memory.query.item_view import item, projects, visible
 from counterpoint.memory.query.message_log import log_page
+from counterpoint.memory.query.moments import moment
 from counterpoint.memory.query.query_scope import one_statement, store_of
 from counterpoint.memory.query.recall_sampler import Ids, RecallSampler
 from counterpoint.memory.query.recorded_steps import recorded
@@ -40,6 +41,7 @@ from counterpoint.proto.memory import (
     EdgeWalk,
     Explain,
     Get,
+    Health,
     HybridSearch,
     Item,
     Line,
@@ -215,7 +217,8 @@ class QueryExecutor:
                 rows = rows[::-1] if query.newest_first else rows
                 return self._result(grant, rows[: query.limit], QueryPlan.TASK_INDEX)
             case EdgeWalk():
-                sql, values = edge_walk(query, grant.project)
+                then = await moment(connection, grant.project, query.as_of) if query.as_of is not None else None
+                sql, values = edge_walk(query, grant.project, then.seq if then is not None else None)
                 rows = await connection.fetch(sql, *values)
                 return self._result(grant, rows, QueryPlan.RECURSIVE, score="hops")
             case LogAfter():
@@ -234,7 +237,10 @@ class QueryExecutor:
                 return await costs(connection, grant, query)
             case RecordedStep() | RecordedAnswer():
                 return await recorded(connection, self._policy, grant, query)
-            case Cypher() | Rebuild() | Reembed() | Verify() | Prove() | Checkpoints() | AuditLeaves() | Explain():
+            case (
+                Cypher() | Rebuild() | Reembed() | Health() | Verify() | Prove() | Checkpoints() | AuditLeaves()
+                | Explain()
+            ):  # fmt: skip
                 raise AssertionError(f"{query.op} is answered beside the record")
             case _:
                 assert_never(query)

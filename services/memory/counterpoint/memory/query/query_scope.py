@@ -11,6 +11,7 @@ _STORE_OF = {
     "cypher": "projections",
     "rebuild": "projections",
     "reembed": "projections",
+    "health": "projections",
     "recorded_step": "audit",
     "recorded_answer": "audit",
 }

@@ -13,7 +13,7 @@ import structlog
 from prometheus_client import Gauge
 
 from counterpoint.proto.errors import CounterpointError
-from counterpoint.proto.memory import QueryPlan
+from counterpoint.proto.memory import QueryPlan, RecallHealth
 
 log = structlog.get_logger()
 
@@ -45,6 +45,19 @@ class RecallSampler:
         self._choose = choose or random.Random()
         self._samples: defaultdict[tuple[str, str], deque[float]] = defaultdict(lambda: deque(maxlen=WINDOW))
         self._running: asyncio.Task[None] | None = None
+
+    @property
+    def share(self) -> float:
+        """The share of the searches that is sampled."""
+        return self._share
+
+    def means(self) -> tuple[RecallHealth, ...]:
+        """Return the mean recall and the number of samples by store and plan."""
+        sampled = sorted(self._samples.items())
+        return tuple(
+            RecallHealth(store=store, plan=plan, ratio=mean(samples), samples=len(samples))
+            for (store, plan), samples in sampled
+        )
 
     def offer(self, store: str, plan: QueryPlan, compare: Compare) -> None:
         """Offer a search by a plan; `compare` repeats it and returns its result and the exact one."""

@@ -1,9 +1,7 @@
 """Migrations: numbered SQL files applied once, in order, under an advisory lock; then the functions of this release."""
 
 import asyncio
-import os
 import sys
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -12,6 +10,8 @@ import structlog
 from counterpoint.bus.logs import configure
 from counterpoint.memory.record import functions
 from counterpoint.memory.record.installation import claim, refuse_other
+from counterpoint.memory.record.owner_settings import OwnerSettings
+from counterpoint.memory.record.release import contracts, migrations, refuse_contracted, refuse_skipped
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Permanent
 
@@ -29,7 +29,8 @@ _SQL = load_statements(__package__)
 async def migrate(owner_url: str, installation: str | None = None) -> list[str]:
     """Bring the schema up to date as its owner; return the names of the applied migrations.
 
-    Raises `Permanent` if the database belongs to another `installation`; nothing is changed then.
+    Raises `Permanent` if the database belongs to another `installation`, if a release was skipped that may not be, or
+    if this one is too old for it; nothing is changed then.
     """
     connection = await asyncpg.connect(owner_url, timeout=10)
     try:
@@ -45,22 +46,26 @@ async def migrate(owner_url: str, installation: str | None = None) -> list[str]:
 
 
 async def _apply(connection: "Connection") -> list[str]:
-    folder = files(__package__).joinpath("migrations")
     await connection.execute(_SQL["create_migrations"])
-    known = {row["name"] for row in await connection.fetch("SELECT name FROM migrations")}
+    await connection.execute(_SQL["expand_migrations"])
+    rows = await connection.fetch(_SQL["applied_migrations"])
+    ours, known = migrations(), {row["name"] for row in rows}
+    refuse_contracted(ours, {row["oldest"] for row in rows if row["oldest"]})
+    refuse_skipped(ours, known)
     applied = []
-    for path in sorted(folder.iterdir(), key=lambda path: path.name):
-        if not path.name[0].isdigit() or path.name in known:
+    for name, sql in ours.items():
+        if name in known:
             continue
         async with connection.transaction():
-            await connection.execute(path.read_text())
-            await connection.execute("INSERT INTO migrations (name) VALUES ($1)", path.name)
-        applied.append(path.name)
+            await connection.execute(sql)
+            await connection.execute(_SQL["add_migration"], name, contracts(sql))
+        applied.append(name)
     async with connection.transaction():
         if functions.SCHEMA not in known:
             await _add_functions(connection)
             applied.append(functions.SCHEMA)
         await connection.execute(_SQL["touch_migration"], functions.SCHEMA)
+        await connection.execute(_SQL["grant_migrations"])
     log.info("migrations.applied", names=applied)
     return applied
 
@@ -76,10 +81,11 @@ async def _add_functions(connection: "Connection") -> None:
 
 
 def main() -> None:
-    """Migrate the database that the environment names."""
-    configure("migrate", os.environ.get("COUNTERPOINT_LOG_LEVEL", "info"))
+    """Migrate the database of the settings."""
+    settings = OwnerSettings()
+    configure("migrate", settings.log_level)
     try:
-        asyncio.run(migrate(os.environ["COUNTERPOINT_POSTGRES_OWNER_URL"], os.environ.get("COUNTERPOINT_INSTALLATION")))
+        asyncio.run(migrate(settings.url, settings.installation))
     except Permanent as refused:
         sys.exit(str(refused))
 

@@ -3,6 +3,19 @@
 -- name: create_migrations
 CREATE TABLE IF NOT EXISTS migrations (name text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())
 
+-- name: expand_migrations
+-- `oldest`: the migration from which on services run on the schema after this one. Null: those of all releases do.
+ALTER TABLE migrations ADD COLUMN IF NOT EXISTS oldest text
+
+-- name: grant_migrations
+GRANT SELECT ON migrations TO counterpoint_memory
+
+-- name: add_migration
+INSERT INTO migrations (name, oldest) VALUES ($1, $2)
+
+-- name: applied_migrations
+SELECT name, oldest FROM migrations
+
 -- name: delete_old_functions
 -- All but the newest of the older schemas of functions: services of the last release may still call that one.
 DELETE FROM migrations WHERE name IN (
@@ -48,15 +61,16 @@ WHERE project = {project} AND {conditions} ORDER BY seq {direction} LIMIT {limit
 SELECT * FROM ({parts}) AS of_each_project ORDER BY seq {direction} LIMIT {limit}
 
 -- name: walk_one_way
--- Edges of store $2 reached from nodes $4 (keys $3) in at most $5 hops, the nearest $6 of them; `source` and `target`
--- are the ends of an edge in the direction of the walk.
+-- Edges of store $2 reached from nodes $4 (keys $3) in at most $5 hops, the nearest $6 of them, none written after the
+-- position $7; `source` and `target` are the ends of an edge in the direction of the walk.
 WITH RECURSIVE reached(id, node, key, hops) AS (
     SELECT r.id, r.body ->> '{target}', r.by_{target}, 1 FROM records r
     WHERE r.project = $1 AND r.store = $2 AND r.by_{source} = ANY ($3) AND r.body ->> '{source}' = ANY ($4)
+        AND ($7::bigint IS NULL OR r.seq <= $7)
     UNION
     SELECT r.id, r.body ->> '{target}', r.by_{target}, w.hops + 1 FROM reached w
     JOIN records r ON r.project = $1 AND r.store = $2 AND r.by_{source} = w.key AND r.body ->> '{source}' = w.node
-    WHERE w.hops < $5)
+    WHERE w.hops < $5 AND ($7::bigint IS NULL OR r.seq <= $7))
 SELECT r.project, r.store, r.id, r.version, r.seq, r.author, r.label, r.integrity, r.schema_version, r.body, r.at, hops
 FROM records r JOIN (
     SELECT id AS reached_id, min(hops) AS hops FROM reached GROUP BY id ORDER BY 2 LIMIT $6) AS nearest
@@ -70,9 +84,11 @@ WITH RECURSIVE reached(id, node, hops) AS (
     FROM reached w CROSS JOIN LATERAL (
         SELECT id, body ->> 'target' AS other FROM records
         WHERE project = $1 AND store = $2 AND by_source = left(w.node, 200) AND body ->> 'source' = w.node
+            AND ($7::bigint IS NULL OR seq <= $7)
         UNION ALL
         SELECT id, body ->> 'source' AS other FROM records
         WHERE project = $1 AND store = $2 AND by_target = left(w.node, 200) AND body ->> 'target' = w.node
+            AND ($7::bigint IS NULL OR seq <= $7)
         OFFSET 0) AS r
     WHERE w.hops < $5 AND cardinality($3::text[]) > 0)
 SELECT r.project, r.store, r.id, r.version, r.seq, r.author, r.label, r.integrity, r.schema_version, r.body, r.at, hops

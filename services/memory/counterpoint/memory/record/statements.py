@@ -116,11 +116,14 @@ def matching(store: str, filter: Filter, project: str) -> tuple[str, list[Any]]:
     return rows, values
 
 
-def edge_walk(query: EdgeWalk, project: str) -> tuple[str, list[Any]]:
-    """Return the statement of a walk over the edges of a project, and its values; each row has its `hops`."""
+def edge_walk(query: EdgeWalk, project: str, position: int | None = None) -> tuple[str, list[Any]]:
+    """Return the statement of a walk over the edges of a project, and its values; each row has its `hops`.
+
+    Edges after a position in the order of the project are left out.
+    """
     start = list(query.start)
     keys = [node[:KEY_CHARS] for node in start]
-    values: list[Any] = [project, query.store, keys, start, query.depth, query.limit]
+    values: list[Any] = [project, query.store, keys, start, query.depth, query.limit, position]
     if query.direction == "both":
         return _SQL["walk_both_ways"], values
     source, target = ("source", "target") if query.direction == "down" else ("target", "source")

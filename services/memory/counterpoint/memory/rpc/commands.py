@@ -60,6 +60,9 @@ class CommandHandler:
             return CommandReply(token=await self._tokens.of(caller, origin, command))
         grant = await self._authorise(caller, origin, command)
         match command:
+            case TakeBackMemory(preview=True):
+                preview = await self._takebacks.preview(origin.project, command.wish)
+                return CommandReply(report=preview.model_dump(mode="json"))
             case TakeBackMemory():
                 return CommandReply(commit=await self._takebacks.apply(origin, command.id, command.wish))
             case EraseContent():

@@ -1,4 +1,4 @@
-"""Ingest requests: documents, past incidents and provider rows, and parts of uploads."""
+"""Ingest requests: documents, past incidents, lessons and provider rows, and parts of uploads."""
 
 from counterpoint.guard.names import has_secret
 from counterpoint.memory.ingest.blobs import Blobs
@@ -6,8 +6,10 @@ from counterpoint.memory.ingest.bulk_import import BulkImport
 from counterpoint.memory.ingest.documents import Ingest
 from counterpoint.memory.record.disk import DiskSpace
 from counterpoint.memory.rpc.authority import Authority
-from counterpoint.proto.errors import ErrorCode, Permanent, Problem
-from counterpoint.proto.ingest import IngestReply, IngestRequest, PutPart, PutReply
+from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
+from counterpoint.proto.ingest import IngestReply, IngestRequest, PutPart, PutReply, Recorded
+from counterpoint.proto.lessons import PastLesson
+from counterpoint.proto.memory import Origin
 
 
 class IngestHandler:
@@ -34,7 +36,14 @@ class IngestHandler:
             documents=await self._documents.documents(origin, integrity, request.documents, request.job),
             incidents=await self._bulk.incidents(origin, integrity, request.incidents),
             providers=await self._bulk.providers(origin, integrity, request.providers),
+            lessons=await self._lessons(origin, integrity, request.lessons),
         )
+
+    async def _lessons(self, origin: Origin, integrity: int, lessons: tuple[PastLesson, ...]) -> tuple[Recorded, ...]:
+        importer = await self._authority.asker(origin)
+        if importer is None:
+            raise Denied(ErrorCode.ROLE, f"the role ingest in project {origin.project}")
+        return await self._bulk.lessons(origin, integrity, importer, lessons)
 
     async def put(self, caller: str, request: PutPart) -> PutReply:
         """Store a part of an upload; report the parts received. Raises `Denied`, `Permanent`, or `Away` on a full

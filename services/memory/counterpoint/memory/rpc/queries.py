@@ -12,9 +12,19 @@ from counterpoint.memory.query.answer_cache import AnswerCache, CachedAnswer, an
 from counterpoint.memory.query.executor import QueryExecutor
 from counterpoint.memory.query.query_scope import store_of
 from counterpoint.memory.rpc.authority import Authority, key_of
+from counterpoint.memory.rpc.health import HealthReporter
 from counterpoint.memory.rpc.reply_limit import shortened
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
-from counterpoint.proto.memory import Origin, QueryPlan, QueryReply, QueryRequest, QueryResult, Reembed
+from counterpoint.proto.memory import (
+    Health,
+    MemoryQuery,
+    Origin,
+    QueryPlan,
+    QueryReply,
+    QueryRequest,
+    QueryResult,
+    Reembed,
+)
 
 REPLY_LIMIT_BYTES = 1000 * 1000
 """Payload limit of the bus less the size of an envelope, in bytes."""
@@ -31,6 +41,7 @@ class QueryHandler:
         cache: AnswerCache,
         releases: Releases,
         reembedding: Reembedding,
+        health: HealthReporter,
         alive: Callable[[], Awaitable[None]],
     ) -> None:
         self._policy = policy
@@ -39,6 +50,7 @@ class QueryHandler:
         self._cache = cache
         self._releases = releases
         self._reembedding = reembedding
+        self._health = health
         self._alive = alive
 
     async def execute(self, caller: str, request: QueryRequest) -> bytes:
@@ -63,8 +75,8 @@ class QueryHandler:
             if any(diode.read_after_end(self._policy, cause.type, access.store) for access in accesses):
                 raise Denied(ErrorCode.ENDED, "a task that has not ended")
         self._authority.newest(grant, caller, origin)
-        if any(isinstance(query, Reembed) for query in request.queries):
-            return await self._models(origin, len(request.queries))
+        if any(isinstance(query, Reembed | Health) for query in request.queries):
+            return await self._alone(origin, request.queries)
         started = time.perf_counter()
         lookup = await self._cache.lookup(grant, request.queries)
         answers = lookup.answers
@@ -83,15 +95,19 @@ class QueryHandler:
         self._authority.reads.note(key_of(caller, origin), read)
         return reply
 
-    async def _models(self, origin: Origin, queries: int) -> bytes:
-        """Report the embedding models of all projects."""
-        await self._authority.operates_all(origin)
-        if queries > 1:
+    async def _alone(self, origin: Origin, queries: Sequence[MemoryQuery]) -> bytes:
+        """Report the embedding models of all projects, or the health of the house."""
+        if len(queries) > 1:
             raise Permanent(ErrorCode.INVALID, (Problem(field="queries", problem="must be the only query"),))
         started = time.perf_counter()
-        report = await self._reembedding.status()
+        if isinstance(queries[0], Health):
+            tier, plan = "record", QueryPlan.HEALTH
+            report = (await self._health.report()).model_dump(mode="json")
+        else:
+            await self._authority.operates_all(origin)
+            tier, plan, report = "vector", QueryPlan.REEMBED, await self._reembedding.status()
         took_us = int((time.perf_counter() - started) * 1e6)
-        result = QueryResult(tier="vector", plan=QueryPlan.REEMBED, took_us=took_us, report=report)
+        result = QueryResult(tier=tier, plan=plan, took_us=took_us, report=report)
         return QueryReply(found=(result,)).model_dump_json(exclude_none=True).encode()
 
     async def _label(self, caller: str, origin: Origin) -> int | None:

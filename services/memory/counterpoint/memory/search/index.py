@@ -6,12 +6,12 @@ number of times.
 """
 
 import asyncio
-import os
 
 import asyncpg
 import structlog
 
 from counterpoint.bus.logs import configure
+from counterpoint.memory.record.owner_settings import OwnerSettings
 from counterpoint.memory.record.projects import all_projects, set_project
 from counterpoint.memory.record.session import apply_settings
 from counterpoint.memory.record.sql_files import load_statements
@@ -72,9 +72,10 @@ async def _index(
 
 
 def main() -> None:
-    """Index the database that the environment names."""
-    configure("index", os.environ.get("COUNTERPOINT_LOG_LEVEL", "info"))
-    asyncio.run(index_projects(os.environ["COUNTERPOINT_POSTGRES_OWNER_URL"]))
+    """Index the database of the settings."""
+    settings = OwnerSettings()
+    configure("index", settings.log_level)
+    asyncio.run(index_projects(settings.url))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """The HTTP API: the application and its server."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,12 +18,16 @@ from counterpoint.router.api import (
     bulk_import,
     costs,
     dead_letters,
+    decisions,
     documents,
     entities,
     erasures,
+    health,
     incident_settings,
+    incidents,
     jobs,
     limits,
+    lineage_search,
     links,
     openapi,
     principals,
@@ -37,17 +40,20 @@ from counterpoint.router.api import (
     search,
     sessions,
     shadow,
+    task_card,
     task_line,
     tasks,
 )
-from counterpoint.router.api.context import DeliveryPlanner, RouterResources
+from counterpoint.router.api.context import IssueToucher, RouterResources
 from counterpoint.router.authentication import Authenticator
+from counterpoint.router.console import serving, sign_in
 from counterpoint.router.hub import WOKEN_BY, Hub
 from counterpoint.router.intake.running_tasks import RunningTasks
 from counterpoint.router.mcp.endpoint import McpEndpoint
 from counterpoint.router.problems import answer_with_problems
 from counterpoint.router.settings import RouterSettings
 from counterpoint.router.webhooks import endpoint as webhooks
+from counterpoint.router.webhooks.sources import WebhookSources
 
 
 class HttpApi(FastAPI):
@@ -65,6 +71,8 @@ class HttpApi(FastAPI):
         for part in (
             tasks,
             task_line,
+            task_card,
+            incidents,
             replay,
             links,
             sessions,
@@ -72,11 +80,14 @@ class HttpApi(FastAPI):
             shadow,
             approvals,
             costs,
+            health,
             limits,
             streams,
+            decisions,
             documents,
             search,
             entities,
+            lineage_search,
             jobs,
             dead_letters,
             quarantines,
@@ -89,6 +100,8 @@ class HttpApi(FastAPI):
             projections,
             reembedding,
             webhooks,
+            sign_in,
+            serving,
         ):
             self.include_router(part.router)
         self.get("/v1/schemas/{message_type}", tags=["contract"], response_model=None)(schema)
@@ -110,17 +123,40 @@ async def schema(message_type: str) -> Response:
 
 
 def attach(
-    service: Service, settings: RouterSettings, running_tasks: RunningTasks, planner: DeliveryPlanner | None
+    service: Service,
+    settings: RouterSettings,
+    running_tasks: RunningTasks,
+    issues: IssueToucher | None,
+    *,
+    has_receivers: bool,
 ) -> None:
-    """Serve HTTP as a task of the service. Waits and streams end when the service stops."""
+    """Serve HTTP as a task of the service. Waits and streams end when the service stops.
+
+    Raises `Permanent` for a source of webhooks that is not configured correctly.
+    """
+    sources = WebhookSources(settings.hooks_file)
+    sources.check()
     hub = Hub()
     memory = service.memory
     resources = RouterResources(
-        memory, Authenticator(memory, settings.principal_cache_s), hub, running_tasks, settings, planner
+        memory,
+        Authenticator(memory, settings.principal_cache_s),
+        hub,
+        running_tasks,
+        settings,
+        has_receivers=has_receivers,
+        issues=issues,
     )
-    mcp = McpEndpoint(HttpApi(resources), resources)
+    api = HttpApi(resources)
+    api.state.webhook_sources = sources
+    mcp = McpEndpoint(api, resources)
     server, _ = http_server(
-        mcp, settings.http_host, settings.http_port, certificate=settings.tls_cert, key=settings.tls_key
+        mcp,
+        settings.http_host,
+        settings.http_port,
+        certificate=settings.tls_cert,
+        key=settings.tls_key,
+        listener_fd=settings.http_fd,
     )
 
     def on_message(subject: str, headers: Mapping[str, str]) -> None:
@@ -130,13 +166,13 @@ def attach(
     async def http() -> None:
         for kind in WOKEN_BY:
             await service.connection.watch(subjects.live_kind(kind, "*"), on_message)
-        serving = asyncio.create_task(serve(server), name="http")
-        try:
-            await asyncio.shield(serving)
-        finally:
-            hub.close()
-            await mcp.close()
-            server.should_exit = True
-            await serving
+        await serve(server)
 
+    async def finish() -> None:
+        server.should_exit = True
+        hub.close()
+        await mcp.close()
+        await server.finish()
+
+    service.on_stop(finish)
     service.add_task(http, lambda: None if server.started else "http")

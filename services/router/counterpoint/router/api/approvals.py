@@ -8,15 +8,16 @@ from counterpoint.client import Memory, act, put, record, records, send
 from counterpoint.proto.approvals import (
     STORE,
     Approval,
-    ApprovalDecided,
     ApprovalDecision,
     ApprovalState,
     Category,
     ShownApproval,
+    decision_of,
 )
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import Commit, Item, List
 from counterpoint.proto.messages import Id, Time
+from counterpoint.proto.notifications import NotificationDue
 from counterpoint.router.api.body import RequestBody, item_json, json_body, reply
 from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.api.openapi import request_body
@@ -96,27 +97,22 @@ async def decide_approval(context: RequestContext, approval_id: str, decision: A
             raise _unknown(context.project)
         before = record(item, Approval)
         after = before.decided(decision, principal.name, principal.kind, memory.now)
-        return after, Commit() if after is before else await _commit(context, memory, item, after)
+        return after, Commit() if after is before else _commit(context, memory, item, after)
 
     return _shown(await context.commit(decided), context.memory().now)
 
 
-async def _commit(context: RequestContext, memory: Memory, item: Item, after: Approval) -> Commit:
-    decision = after.decision or "rejected"
-    message = ApprovalDecided(
-        approval_id=after.approval_id,
-        decision=decision,
-        artifact_sha256=after.artifact_sha256,
-        by=after.decided_by or "",
-        reason=after.reason,
-        task_id=after.task_id,
-    )
-    reasoning = after.reason or f"{decision} by {after.decided_by}"
-    action = act(memory, signer("person"), "approval", reasoning, task_id=after.task_id, result=decision)
-    planner, reader = context.resources.planner, context.resources.memory(context.project, None)
-    told = await planner.plan(message, memory, reader) if planner else Commit()
-    decision_writes = put(STORE, after.approval_id, after, existing=item), put("actions", action.action_id, action)
-    return Commit(writes=(*decision_writes, *told.writes), messages=(send(message), *told.messages))
+def _commit(context: RequestContext, memory: Memory, item: Item, after: Approval) -> Commit:
+    message = decision_of(after)
+    assert message is not None
+    reasoning = after.reason or f"{message.decision} by {message.by}"
+    action = act(memory, signer("person"), "approval", reasoning, task_id=after.task_id, result=message.decision)
+    writes = put(STORE, after.approval_id, after, existing=item), put("actions", action.action_id, action)
+    messages = [send(message)]
+    if context.resources.has_receivers:
+        # Told by a step of its own: the decision rests on the approval alone, and what receivers are told on the task.
+        messages.append(send(NotificationDue(delivery_id=after.approval_id, turn=1, approval_id=after.approval_id)))
+    return Commit(writes=writes, messages=tuple(messages))
 
 
 def _shown(approval: Approval, now: Time) -> ShownApproval:

@@ -1,4 +1,4 @@
-"""Bulk import over HTTP: past incidents and the provider index."""
+"""Bulk import over HTTP: past incidents, lessons and the provider index."""
 
 from typing import Annotated
 
@@ -8,6 +8,7 @@ from pydantic import Field
 from counterpoint.client import records
 from counterpoint.proto.incidents import PastIncident
 from counterpoint.proto.ingest import Recorded
+from counterpoint.proto.lessons import PastLesson
 from counterpoint.proto.memory import List
 from counterpoint.proto.messages import ProjectName, Shape
 from counterpoint.proto.providers import Provider
@@ -30,6 +31,20 @@ class IncidentImportResult(Shape):
     """The result of each incident, in order, and the unknown fields of the body."""
 
     incidents: tuple[Recorded, ...]
+    ignored: tuple[str, ...] = ()
+
+
+class Lessons(Shape):
+    """Lessons to import."""
+
+    lessons: tuple[PastLesson, ...] = Field(min_length=1, max_length=1000)
+    project: ProjectName | None = None
+
+
+class LessonImportResult(Shape):
+    """The result of each attempt of each lesson, in order, and the unknown fields of the body."""
+
+    attempts: tuple[Recorded, ...]
     ignored: tuple[str, ...] = ()
 
 
@@ -64,6 +79,24 @@ async def remember(
     for portion in batches(value.incidents, context.resources.settings.ingest_request_bytes):
         became += (await context.memory().bulk_import(incidents=portion)).incidents
     return reply(IncidentImportResult(incidents=tuple(became), ignored=body.ignored))
+
+
+@router.post(
+    "/lessons",
+    responses={200: {"model": LessonImportResult}},
+    response_model=None,
+    openapi_extra=request_body(Lessons),
+)
+async def learn(body: Annotated[RequestBody[Lessons], json_body(Lessons, "ingest", large=True)]) -> Response:
+    """Import lessons, as attempts of the caller. What a page states about its author is kept beside its importer.
+
+    Nothing is replaced: an attempt that is known with other content is refused.
+    """
+    context, value = body.context, body.value
+    became: list[Recorded] = []
+    for portion in batches(value.lessons, context.resources.settings.ingest_request_bytes):
+        became += (await context.memory().bulk_import(lessons=portion)).lessons
+    return reply(LessonImportResult(attempts=tuple(became), ignored=body.ignored))
 
 
 @router.post(

@@ -1,7 +1,7 @@
 """Request context: the caller, its project, and memory on its behalf."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Protocol, TypeVar
 
@@ -12,36 +12,41 @@ from counterpoint.client import Memory, retry_on_conflict
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import Commit, List, LogAfter, QueryResult
-from counterpoint.proto.messages import Message, ProjectName
+from counterpoint.proto.messages import ProjectName
 from counterpoint.proto.principals import Principal, Role
 from counterpoint.router.authentication import Authenticator, MemoryFor
+from counterpoint.router.console.sign_in_codes import SignInCodes
+from counterpoint.router.cookies import cookie_token
 from counterpoint.router.hub import Hub
 from counterpoint.router.intake.interventions import Reporter
 from counterpoint.router.intake.running_tasks import RunningTasks
 from counterpoint.router.settings import RouterSettings
+from counterpoint.router.webhooks.issue_events import IssueEvent
 
 Result = TypeVar("Result")
 _ATTEMPTS = 5
 _BEARER = HTTPBearer(auto_error=False, description="The token of a principal.")
 
 
-class DeliveryPlanner(Protocol):
-    """The part of the notifications that requests need."""
+class IssueToucher(Protocol):
+    """The part of issue synchronization that webhooks need."""
 
-    async def plan(self, message: Message, memory: Memory, reader: Memory) -> Commit:
-        """Return the commit of the deliveries of an event. `reader` may read tasks."""
+    async def touch(self, memory: Memory, event: IssueEvent) -> tuple[str | None, Commit]:
+        """Return the task of the issue of an event, None without one, and the commit that plans its comparison."""
 
 
 @dataclass(frozen=True)
 class RouterResources:
-    """Objects that all requests share. Without a receiver of notifications there is no planner."""
+    """Objects that all requests share. `issues` needs a tracker; `has_receivers` is about notifications."""
 
     memory: MemoryFor
     authenticator: Authenticator
     hub: Hub
     running_tasks: RunningTasks
     settings: RouterSettings
-    planner: DeliveryPlanner | None = None
+    sign_in_codes: SignInCodes = field(default_factory=SignInCodes)
+    has_receivers: bool = False
+    issues: IssueToucher | None = None
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,8 @@ async def _context(
     project: Annotated[ProjectName | None, Query(description="The project; `default` without one.")] = None,
 ) -> RequestContext:
     resources: RouterResources = request.app.state.resources
-    principal = await resources.authenticator.authenticate(credentials.credentials if credentials else None)
+    token = credentials.credentials if credentials else cookie_token(request)
+    principal = await resources.authenticator.authenticate(token)
     return RequestContext(resources, principal, project or subjects.DEFAULT_PROJECT, project is not None)
 
 

@@ -3,10 +3,12 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
+from fastapi.responses import JSONResponse
 
 from counterpoint.client import Memory
+from counterpoint.proto import subjects
 from counterpoint.proto.commands import RetryDeadLetter
-from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.proto.errors import Conflict, ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import Item, List
 from counterpoint.proto.messages import Id, Shape, Time
 from counterpoint.router.api.body import reply
@@ -16,6 +18,7 @@ from counterpoint.router.paging import Cursor, Limit, ListPage, page
 router = APIRouter(prefix="/v1/dead-letters", tags=["operate"])
 
 STORE = "dead_letters"
+_DEAD = "dead"
 
 LetterId = Annotated[Id, Path(description="The dead letter's id.")]
 
@@ -26,6 +29,7 @@ class DeadLetterView(Shape):
     dead_letter_id: Id
     at: Time
     state: str
+    type: str | None = None
     code: str
     problems: tuple[Problem, ...] = ()
     consumer: str
@@ -36,6 +40,22 @@ class DeadLetterView(Shape):
     body: str
     retried_by: str | None = None
     retried_at: Time | None = None
+
+
+class RefusedRetry(Shape):
+    """A dead letter that could not be retried, and the reason."""
+
+    dead_letter_id: Id
+    code: str
+    problems: tuple[Problem, ...] = ()
+
+
+class RetriedLetters(Shape):
+    """The result of a retry of several dead letters. `next_cursor` selects further ones; null when none are left."""
+
+    retried: tuple[Id, ...]
+    refused: tuple[RefusedRetry, ...] = ()
+    next_cursor: str | None
 
 
 @router.get("", responses={200: {"model": ListPage[DeadLetterView]}}, response_model=None)
@@ -65,8 +85,47 @@ async def retry(context: Context, letter_id: LetterId) -> Response:
     return reply(_letter(await _item(memory, letter_id)), 202)
 
 
+@router.post(
+    "/{letter_id}/retry-alike", status_code=202, responses={202: {"model": RetriedLetters}}, response_model=None
+)
+async def retry_alike(context: Context, letter_id: LetterId, cursor: Cursor, limit: Limit = 50) -> Response:
+    """Deliver this message and others like it again: dead letters of the same consumer, message type and error code.
+
+    One request retries at most `limit`, newest first. `next_cursor` of its reply goes on with those that are left.
+    """
+    context.require("operate")
+    first = _letter(await _item(context.memory(), letter_id))
+    where = {"state": _DEAD, "consumer": first.consumer, "code": first.code}
+    result = await context.fetch(List(store=STORE, where=where, limit=limit, cursor=cursor))
+    retried, refused = list[str](), list[RefusedRetry]()
+    for item in result.items:
+        if _letter(item).type != first.type:
+            continue
+        problem = await _retried(context.memory(), item)
+        if problem is None:
+            retried.append(item.id)
+        else:
+            refused.append(problem)
+    following = None if result.next_cursor is None else str(result.next_cursor)
+    done = RetriedLetters(retried=tuple(retried), refused=tuple(refused), next_cursor=following)
+    return JSONResponse(done.model_dump(mode="json"), 202)
+
+
+async def _retried(memory: Memory, item: Item) -> RefusedRetry | None:
+    """Retry one of several dead letters; return the reason if it cannot be retried. Raises `Transient`."""
+    try:
+        await memory.command(RetryDeadLetter(id=item.id, version=item.version))
+    except Permanent as error:
+        return RefusedRetry(dead_letter_id=item.id, code=error.code, problems=error.problems)
+    except Conflict:
+        return RefusedRetry(dead_letter_id=item.id, code=ErrorCode.CONFLICT)
+    return None
+
+
 def _letter(item: Item) -> DeadLetterView:
-    return DeadLetterView.model_validate({**item.body, "dead_letter_id": item.id, "at": item.at})
+    headers = {name.lower(): value for name, value in item.body.get("headers", {}).items()}
+    message_type = headers.get("ce-type") or subjects.bare_type(item.body["subject"])
+    return DeadLetterView.model_validate({**item.body, "type": message_type, "dead_letter_id": item.id, "at": item.at})
 
 
 async def _item(memory: Memory, letter_id: str) -> Item:

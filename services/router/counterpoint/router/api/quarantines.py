@@ -11,7 +11,7 @@ from counterpoint.guard.policy import policy
 from counterpoint.proto.commands import TakeBackMemory
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.ids import document_id, new_id
-from counterpoint.proto.memory import Dependents, Item, List, MemoryRadius, TakeBack, TakenBack
+from counterpoint.proto.memory import Dependents, Item, List, MemoryRadius, TakeBack, TakeBackPreview, TakenBack
 from counterpoint.proto.messages import Id, ProjectName, Shape
 from counterpoint.router.api.body import NO_NUL_PATTERN, RequestBody, json_body
 from counterpoint.router.api.context import Context, RequestContext
@@ -29,12 +29,14 @@ class QuarantineRequest(Shape):
 
     `item` is `STORE/ID`, `STORE/ID@VERSION` (from that version on), or the source of a document;
     for `lift` the id of the quarantine or rollback. `cited_only` has no effect: uncited reads are never taken back.
+    With `preview` nothing changes, and the reply is a `TakeBackPreview`: what a quarantine or rollback would do.
     """
 
     kind: Literal["quarantine", "rollback", "lift"]
     item: str = Field(min_length=1, max_length=2000, pattern=NO_NUL_PATTERN)
     reason: str = Field(default="no reason was given", min_length=1, max_length=2000)
     cited_only: bool = False
+    preview: bool = False
     project: ProjectName | None = None
 
 
@@ -72,14 +74,17 @@ async def blast_radius(
 @router.post(
     "/quarantines",
     status_code=201,
-    responses={201: {"model": Quarantine}},
+    responses={200: {"model": TakeBackPreview}, 201: {"model": Quarantine}},
     response_model=None,
     openapi_extra=request_body(QuarantineRequest),
 )
 async def take_back(
     body: Annotated[RequestBody[QuarantineRequest], json_body(QuarantineRequest, "operate")],
 ) -> Response:
-    """Take a memory and all that used it out of every read, restore the version before, or undo a take-back."""
+    """Take a memory and all that used it out of every read, restore the version before, or undo a take-back.
+
+    A preview is status 200.
+    """
     context, wish = body.context, body.value
     record_id, item = wish.item, dict[str, Any]({"id": wish.item})
     if wish.kind != "lift":
@@ -87,15 +92,17 @@ async def take_back(
         item = {"store": store, "id": record_id, "version": version}
     fields = {**item, **wish.model_dump(include={"kind", "reason", "cited_only"})}
     quarantine_id = new_id()
-    command = TakeBackMemory(id=quarantine_id, wish=TakeBack.model_validate(fields))
+    command = TakeBackMemory(id=quarantine_id, wish=TakeBack.model_validate(fields), preview=wish.preview)
     try:
-        await context.memory().command(command)
+        done = await context.memory().command(command)
     except Permanent as error:
         if error.code == ErrorCode.NOT_FOUND and record_id not in wish.item:
             unknown = _unknown(context, wish.item)
             unknown.refusal = error.refusal
             raise unknown from error
         raise
+    if wish.preview:
+        return JSONResponse(done.report)
     quarantine = await context.memory().get(STORE, quarantine_id)
     assert quarantine is not None
     return JSONResponse({**_shown(quarantine), "ignored": body.ignored}, 201)

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field
 
-from counterpoint.client import readable, records
+from counterpoint.client import readable
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.memory import AsOf, Filter, HybridSearch, Item, List
 from counterpoint.proto.messages import Id, ProjectName, Shape
@@ -62,9 +62,11 @@ class SearchResults(ListPage[SearchHit]):
 
 
 class ScoredAttempt(Attempt):
-    """An attempt and its similarity to the error of the request; 1 is the same error."""
+    """An attempt and its similarity to the error of the request; 1 is the same error. `integrity`: 2 said by a person
+    or an operated system, 1 by an agent, 0 by nobody."""
 
     score: float | None = None
+    integrity: int
 
 
 @router.post(
@@ -118,13 +120,19 @@ async def find_attempts(
         where["task_id"] = task_id
     if not error:
         result = await context.fetch(List(store="attempts", where=where, limit=limit, cursor=cursor))
-        return [item_json(attempt) for attempt in records(result.items, Attempt)], result.next_cursor
+        return [_attempt_json(*pair) for pair in readable(result.items, Attempt)], result.next_cursor
     exact_matches, similar_items = await context.memory().query(
         List(store="attempts", where=where | {"error_signature": signature(error).digest}, limit=limit),
         HybridSearch(store="attempts", text=error, where=where, k=limit),
     )
     exact = {item.id for item in exact_matches.items}
     similar = [item for item in similar_items.items if item.id not in exact]
-    scored = [(item_json(each), 1.0) for each in records(exact_matches.items, Attempt)]
-    scored += [(item_json(each), (item.scores or {}).get("cosine", 0.0)) for item, each in readable(similar, Attempt)]
+    scored = [(_attempt_json(*pair), 1.0) for pair in readable(exact_matches.items, Attempt)]
+    scored += [
+        (_attempt_json(item, each), (item.scores or {}).get("cosine", 0.0)) for item, each in readable(similar, Attempt)
+    ]
     return [each | {"score": score} for each, score in scored[:limit]], None
+
+
+def _attempt_json(item: Item, attempt: Attempt) -> dict[str, Any]:
+    return item_json(attempt, integrity=item.integrity)

@@ -8,11 +8,11 @@ import httpcore
 
 from counterpoint.router.notify.bodies.alerts import alertmanager_call, pagerduty_call
 from counterpoint.router.notify.bodies.cloud_event import cloud_event_call
-from counterpoint.router.notify.bodies.mail import message, send_mail
-from counterpoint.router.notify.bodies.slack import slack_call, slack_result
-from counterpoint.router.notify.bodies.teams import teams_call
+from counterpoint.router.notify.bodies.mail import mail_of, send_mail
+from counterpoint.router.notify.bodies.slack import slack_call, slack_digest_call, slack_result
+from counterpoint.router.notify.bodies.teams import teams_call, teams_digest_call
 from counterpoint.router.notify.deliveries import RETRY_AFTER_LIMIT_S, Delivery
-from counterpoint.router.notify.outbound import Answer, Call, Refused, post
+from counterpoint.router.notify.outbound import Answer, Call, Refused, exchange
 from counterpoint.router.notify.receivers import Receiver
 
 _RETRIED = frozenset({408, 409, 425, 429})
@@ -23,12 +23,13 @@ _RETRIED = frozenset({408, 409, 425, 429})
 class ReceiverReply:
     """The reply to the call that told `revision`: accepted, or an `error` that names no address.
 
-    A `final` error is not retried.
+    A `final` error is not retried. `gone`: the message to update, or to reply to, no longer exists.
     """
 
     error: str | None = None
     revision: int = 0
     final: bool = False
+    gone: bool = False
     ref: dict[str, str] | None = None
     retry_after_s: float | None = None
 
@@ -47,12 +48,11 @@ class Caller:
     async def _call(self, receiver: Receiver, delivery_id: str, delivery: Delivery, now: datetime) -> ReceiverReply:
         try:
             if receiver.kind == "email":
-                assert delivery.incident is not None
-                mail = message(receiver, delivery_id, delivery, delivery.incident, now)
+                mail = mail_of(receiver, delivery_id, delivery, now)
                 await send_mail(receiver, mail, self.timeout_s)
                 return ReceiverReply()
             call = request_of(receiver, delivery_id, delivery, now)
-            return outcome_of(receiver, await post(call, receiver.private, self.timeout_s))
+            return outcome_of(receiver, await exchange(call, receiver.private, self.timeout_s))
         except Refused as refused:
             return ReceiverReply(str(refused), final=True)
         except TimeoutError:
@@ -63,9 +63,11 @@ class Caller:
 
 def request_of(receiver: Receiver, delivery_id: str, delivery: Delivery, now: datetime) -> Call:
     """Return the request that tells a receiver by HTTP."""
-    incident = delivery.incident
+    incident, digest = delivery.incident, delivery.digest
     if receiver.kind == "webhook":
         return cloud_event_call(receiver, delivery_id, delivery, now)
+    if digest is not None:
+        return teams_digest_call(receiver, digest) if receiver.kind == "teams" else slack_digest_call(receiver, digest)
     assert incident is not None
     match receiver.kind:
         case "slack":
@@ -88,8 +90,8 @@ def outcome_of(receiver: Receiver, answer: Answer) -> ReceiverReply:
     if 200 <= status < 300:
         if receiver.kind != "slack":
             return ReceiverReply()
-        ref, error, final = slack_result(receiver, answer)
-        return ReceiverReply(error, final=final, ref=ref)
+        ref, error, kind = slack_result(receiver, answer)
+        return ReceiverReply(error, final=kind == "final", gone=kind == "gone", ref=ref)
     if 300 <= status < 400:
         return ReceiverReply(f"the receiver redirects (HTTP {status}), which is not followed", final=True)
     retry_after_s = answer.retry_after_s

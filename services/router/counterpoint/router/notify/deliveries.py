@@ -1,6 +1,7 @@
 """Deliveries: the record of what one receiver is told, and its transitions. Pure.
 
-A webhook has one delivery per event. All other kinds have one per incident, whose revisions replace each other.
+A webhook has one delivery per event. All other kinds have one per incident, whose revisions replace each other, and one
+per digest.
 """
 
 import hashlib
@@ -10,6 +11,7 @@ from typing import Any, Literal
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.ids import derived_id
 from counterpoint.proto.messages import ProjectName, Shape, Time
+from counterpoint.router.notify.digest import IncidentDigest
 from counterpoint.router.notify.summary import IncidentSummary
 
 STORE = "webhook_deliveries"
@@ -27,13 +29,14 @@ class Delivery(Shape):
     """One delivery. `turn` counts planned calls, `attempt` those since the last success, `revision` the contents.
     `severity` and `owner` are those of the incident at its beginning.
 
-    `holder` makes the call until `held_until`. `ref` identifies the message at the receiver, to update it.
+    A digest is about what changed between `digest_since` and `digest_until`, when it is due. `holder` makes the call
+    until `held_until`. `ref` identifies the message at the receiver, to update it.
     `last_error` names the fault without the receiver's address.
     """
 
     receiver: str
     project: ProjectName
-    task_id: str
+    task_id: str | None = None
     severity: str = "normal"
     owner: str | None = None
     state: DeliveryState = "pending"
@@ -43,6 +46,9 @@ class Delivery(Shape):
     sent_revision: int = 0
     event: dict[str, Any] | None = None
     incident: IncidentSummary | None = None
+    digest: IncidentDigest | None = None
+    digest_since: Time | None = None
+    digest_until: Time | None = None
     ref: dict[str, str] | None = None
     thread: dict[str, str] | None = None
     holder: str | None = None
@@ -91,6 +97,14 @@ class Delivery(Shape):
     def deferred(self) -> "Delivery":
         """Return the delivery with the same attempt planned for later."""
         return self._again(self.last_error, self.attempt)
+
+    def without_message(self, error: str) -> "Delivery | None":
+        """Return the delivery that tells its receiver by a new message, without the one that is gone: the message to
+        update, else the one to reply to. None if it has neither."""
+        if self.ref is None and self.thread is None:
+            return None
+        gone = {"ref": None} if self.ref is not None else {"thread": None}
+        return self._again(error, self.attempt).model_copy(update=gone)
 
     def died(self, error: str) -> "Delivery":
         """Return the delivery after its last attempt."""

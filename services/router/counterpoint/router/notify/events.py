@@ -17,8 +17,15 @@ from counterpoint.proto.tasks import (
     TaskProposed,
     TaskResumed,
 )
-from counterpoint.router.notify.receivers import EventName, Receiver, severity_level
-from counterpoint.router.notify.summary import Audience, IncidentSummary, owners_of, shortened, summary_of
+from counterpoint.router.notify.receivers import EventName, Receiver
+from counterpoint.router.notify.summary import (
+    Audience,
+    IncidentSummary,
+    owners_of,
+    severity_level,
+    shortened,
+    summary_of,
+)
 
 EVENTS: Mapping[type[Message], EventName] = {
     TaskProposed: "proposed",
@@ -40,7 +47,7 @@ TEXT_CHARS, ENTRIES, DEPTH = 4000, 50, 8
 class TaskEvent:
     """Something that happened to a task: the message, the task's record, and the highest label of what was read.
 
-    `facts` are those of its incident, `approval` is the one that it waits for.
+    `facts` are those of its incident, `changed_at` is the time of the record, `approval` the one that it waits for.
     """
 
     message: Message
@@ -49,6 +56,7 @@ class TaskEvent:
     task: Task
     label: int
     facts: Mapping[str, Any]
+    changed_at: datetime
     approval: Approval | None = None
 
     @property
@@ -65,24 +73,33 @@ class TaskEvent:
 
 def audience_of(receiver: Receiver, event: TaskEvent) -> Audience | None:
     """Return as what a receiver is told of an event; None if it is not told."""
-    task = event.task
+    return audience_of_task(receiver, event.task, event.facts, any_kind=event.name.startswith("approval"))
+
+
+def audience_of_task(
+    receiver: Receiver, task: Task, facts: Mapping[str, Any], *, any_kind: bool = False
+) -> Audience | None:
+    """Return as what a receiver is told of a task, None if it is not. `facts` are those of its incident."""
     if receiver.projects and task.project not in receiver.projects:
         return None
-    if not event.name.startswith("approval") and task.kind not in receiver.told_kinds:
+    if not any_kind and task.kind not in receiver.told_kinds:
         return None
     if severity_level(task.priority) < severity_level(receiver.severity):
         return None
     if not receiver.owners:
         return "all"
-    owner, downstream = owners_of(task, event.facts)
+    owner, downstream = owners_of(task, facts)
     if owner in receiver.owners:
         return "owner"
     return "downstream" if downstream & set(receiver.owners) else None
 
 
 def opens(receiver: Receiver, event: TaskEvent) -> bool:
-    """Whether an event is one that a receiver is told of; others only update what it was told before."""
-    return event.name in receiver.events
+    """Whether an event is one that a receiver is told of at once; others only update what it was told before."""
+    if isinstance(event.message, ApprovalRequested) and event.message.reminder < receiver.reminder:
+        return False
+    at_once = receiver.digest is None or receiver.digest.tells_at_once(event.task.priority)
+    return event.name in receiver.events and (at_once or event.name == "approval_requested")
 
 
 def incident_of(receiver: Receiver, event: TaskEvent, audience: Audience) -> IncidentSummary:

@@ -12,16 +12,18 @@ from cachetools import LRUCache
 from prometheus_client import Counter
 
 from counterpoint.client import Memory, put, record, send
-from counterpoint.proto.approvals import Approval
+from counterpoint.proto.approvals import STORE as APPROVALS
+from counterpoint.proto.approvals import Approval, decision_of
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import Commit, Get, Item, Outgoing, Write
+from counterpoint.proto.memory import Commit, Get, Item
 from counterpoint.proto.messages import Message, utc_now
 from counterpoint.proto.notifications import NotificationDue
 from counterpoint.proto.tasks import Task
 from counterpoint.router.intake.incident_facts import facts_of
 from counterpoint.router.notify.caller import Caller, ReceiverReply
 from counterpoint.router.notify.deliveries import STORE, Delivery, conversation_id, retry_delay, spread, undeliverable
+from counterpoint.router.notify.digests import fill_digest, plan_digests
 from counterpoint.router.notify.events import TaskEvent, audience_of, cloud_event_of, incident_of, opens
 from counterpoint.router.notify.lanes import BUSY_S, Lane
 from counterpoint.router.notify.receivers import Receiver
@@ -48,29 +50,26 @@ class Notifications:
         self._calling: set[str] = set()
         self._outcomes: LRUCache[tuple[str, int], ReceiverReply] = LRUCache(_OUTCOMES)
 
-    async def on_event(self, message: Message, memory: Memory) -> Commit:
-        """Plan what each receiver is told of an event of a task."""
-        return await self.plan(message, memory, memory)
-
-    async def plan(self, message: Message, memory: Memory, reader: Memory) -> Commit:
-        """Return the commit of the deliveries of an event. `reader` may read tasks."""
+    async def plan(self, message: Message, memory: Memory) -> Commit:
+        """Return the commit of the deliveries of an event of a task."""
         task_id = getattr(message, "task_id", None)
-        item = await reader.get("tasks", task_id) if task_id else None
+        item = await memory.get("tasks", task_id) if task_id else None
         task = record(item, Task) if item else None
         if item is None or task is None or task.shadow:
             return Commit()
-        facts = (await facts_of(reader, (task.task_id,))).get(task.task_id, {})
-        pending = await reader.get("approvals", task.approval.approval_id) if task.approval else None
+        facts = (await facts_of(memory, (task.task_id,))).get(task.task_id, {})
+        pending = await memory.get("approvals", task.approval.approval_id) if task.approval else None
         approval = record(pending, Approval) if pending else None
         label = max(item.label, pending.label if pending else 0)
-        event = TaskEvent(message, memory.origin.message_id, memory.now, task, label, facts, approval)
+        event = TaskEvent(message, memory.origin.message_id, memory.now, task, label, facts, item.at, approval)
         return await self._deliveries(event, memory)
 
     async def _deliveries(self, event: TaskEvent, memory: Memory) -> Commit:
         told = [(each, audience) for each in self._receivers.values() if (audience := audience_of(each, event))]
         incidents = [(each, audience) for each, audience in told if not each.is_per_event]
+        digests = await plan_digests(event, [receiver for receiver, _ in told], memory)
         known = await self._conversations(event, [receiver for receiver, _ in incidents], memory)
-        writes, messages = list[Write](), list[Outgoing]()
+        writes, messages = list(digests.writes), list(digests.messages)
         for receiver, _ in told:
             if receiver.is_per_event and opens(receiver, event):
                 delivery = self._delivery(receiver, event, memory).model_copy(
@@ -92,6 +91,8 @@ class Notifications:
 
     async def on_due(self, message: NotificationDue, memory: Memory) -> Commit:
         """Call the receiver of a delivery, and commit the outcome. Raises `Permanent` after the last attempt."""
+        if message.approval_id is not None:
+            return await self._decided(message.approval_id, memory)
         item = await memory.get(STORE, message.delivery_id)
         delivery = record(item, Delivery) if item else None
         if item is None or delivery is None or delivery.turn != message.turn or delivery.state == "delivered":
@@ -109,13 +110,24 @@ class Notifications:
             lane = self._lanes[receiver.name]
             if (later := self._later(receiver, lane, item.id, delivery)) is not None:
                 return _planned(item, delivery.deferred(), later)
+            if delivery.digest_since is not None and delivery.digest is None:
+                digest = await fill_digest(receiver, delivery, memory)
+                if digest is None:
+                    return _planned(item, delivery.delivered(delivery.revision, None, utc_now()), None)
+                delivery = delivery.model_copy(update={"digest": digest})
             item, delivery, known = await self._call(lane, receiver, item, delivery, memory)
         return await self._ended(item, delivery, known, memory)
+
+    async def _decided(self, approval_id: str, memory: Memory) -> Commit:
+        """Plan what each receiver is told of the decision on an approval."""
+        item = await memory.get(APPROVALS, approval_id)
+        decided = decision_of(record(item, Approval)) if item else None
+        return await self.plan(decided, memory) if decided else Commit()
 
     def _later(self, receiver: Receiver, lane: Lane, delivery_id: str, delivery: Delivery) -> datetime | None:
         """Return when a call may be made that may not be made now: in quiet hours, or with too many calls under way."""
         now = utc_now()
-        quiet_until = receiver.quiet_until(now, delivery.severity)
+        quiet_until = None if delivery.digest_since else receiver.quiet_until(now, delivery.severity)
         delay_s = lane.delay_s() or (BUSY_S if len(self._calling) >= CALLS_LIMIT else 0.0)
         return quiet_until or (now + spread(delivery_id, delay_s) if delay_s > 0 else None)
 
@@ -197,6 +209,8 @@ class Notifications:
         if outcome.error is None:
             after = delivery.delivered(outcome.revision, outcome.ref, utc_now())
             return _planned(item, after, None)
+        if outcome.gone and (anew := delivery.without_message(outcome.error)) is not None:
+            return _planned(item, anew, utc_now())
         delay = None if outcome.final else retry_delay(item.id, delivery.attempt, outcome.retry_after_s)
         if delay is not None:
             return _planned(item, delivery.failed(outcome.error), utc_now() + delay)

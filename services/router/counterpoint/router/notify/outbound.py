@@ -1,4 +1,4 @@
-"""Calls to receivers by HTTP: each name is resolved once, checked, and the checked address is connected to.
+"""Calls to other systems by HTTP: each name is resolved once, checked, and the checked address is connected to.
 
 Redirects are not followed, proxies of the environment are not used, and a response is read up to a limit.
 """
@@ -20,6 +20,15 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _PUBLIC_IPV6 = ipaddress.IPv6Network("2000::/3")
 _PROTOCOLS = ipaddress.IPv4Network("192.0.0.0/24")
 """Addresses for protocols, by which a cloud serves its metadata too."""
+_METADATA = (
+    ipaddress.IPv6Network("fd00:ec2::/32"),
+    ipaddress.IPv6Network("fd20:ce::254/128"),
+    ipaddress.IPv6Network("fd00:42::42/128"),
+    ipaddress.IPv4Network("100.100.100.200/32"),
+    ipaddress.IPv4Network("168.63.129.16/32"),
+)
+"""Addresses at which clouds serve credentials to their machines: Amazon, Google, Scaleway, Alibaba, Azure. Those of the
+others are link-local or in `_PROTOCOLS`."""
 _tls_context = functools.cache(httpcore.default_ssl_context)
 """The certificates take 30 ms of the processor to load."""
 
@@ -30,11 +39,12 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request to a receiver. `headers` and `url` may hold credentials, so it has no text form."""
+    """A request to another system. `headers` and `url` may hold credentials, so it has no text form."""
 
     url: str = field(repr=False)
     content: bytes = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    method: str = "POST"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +69,20 @@ class Answer:
 
 
 def may_connect(address: str, private: bool) -> bool:
-    """Whether an IP address may be called. A private one only where it is allowed, a link-local one never.
+    """Whether an IP address may be called. A private one only where it is allowed, a link-local one never, nor one
+    at which a cloud serves credentials.
 
     An IPv6 address that leads to an IPv4 one is judged by that.
     """
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         ip = _ipv4_in(ip) or ip
-    if ip.is_link_local or ip.is_multicast or ip.is_unspecified or ip in _PROTOCOLS:
+    if (
+        ip.is_link_local
+        or ip.is_multicast
+        or ip.is_unspecified
+        or any(ip in network for network in (_PROTOCOLS, *_METADATA))
+    ):
         return False
     is_public = ip.is_global and (ip.version == 4 or ip in _PUBLIC_IPV6)
     return is_public or (private and (ip.is_private or ip.is_loopback))
@@ -121,8 +137,8 @@ class _PinnedBackend(httpcore.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
 
-async def post(call: Call, private: bool, timeout_s: float) -> Answer:
-    """Send a request within `timeout_s`, on a connection of its own, and return the response.
+async def exchange(call: Call, private: bool, timeout_s: float, limit_bytes: int = ANSWER_BYTES) -> Answer:
+    """Send a request within `timeout_s`, on a connection of its own, and return the response up to `limit_bytes`.
 
     Raises `Refused`, `TimeoutError`, and the network errors of httpcore.
     """
@@ -131,11 +147,11 @@ async def post(call: Call, private: bool, timeout_s: float) -> Answer:
     async with (
         asyncio.timeout(timeout_s),
         httpcore.AsyncConnectionPool(ssl_context=_tls_context(), network_backend=_PinnedBackend(private)) as pool,
-        pool.stream("POST", call.url, headers=list(headers.items()), content=call.content) as response,
+        pool.stream(call.method, call.url, headers=list(headers.items()), content=call.content) as response,
     ):
         async for part in response.aiter_stream():
             content += part
-            if len(content) >= ANSWER_BYTES:
+            if len(content) >= limit_bytes:
                 break
     lower = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-    return Answer(response.status, lower, bytes(content[:ANSWER_BYTES]))
+    return Answer(response.status, lower, bytes(content[:limit_bytes]))

@@ -9,6 +9,14 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from counterpoint.proto.tasks import Priority
 
 
+def check_zone(name: str) -> None:
+    """Raise `ValueError` for a name that is no time zone."""
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(f"{name} is not a time zone") from error
+
+
 class QuietHours(BaseModel):
     """The hours from `start` to `end` in `zone`, which may pass midnight.
 
@@ -24,10 +32,7 @@ class QuietHours(BaseModel):
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
-        try:
-            ZoneInfo(self.zone)
-        except (ZoneInfoNotFoundError, ValueError) as error:
-            raise ValueError(f"{self.zone} is not a time zone") from error
+        check_zone(self.zone)
         if self.start == self.end:
             raise ValueError("start and end are the same")
         return self

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, SecretStr, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, StringConstraints, ValidationError, model_validator
 
 from counterpoint.proto.messages import ProjectName
 from counterpoint.proto.tasks import Kind, Priority
+from counterpoint.router.notify.digest import DigestTimes
 from counterpoint.router.notify.quiet_hours import QuietHours
+from counterpoint.router.notify.summary import severity_level
 from counterpoint.router.private_file import PrivateFileError, first_problem, private_rows
 
 ReceiverKind = Literal["webhook", "slack", "teams", "pagerduty", "alertmanager", "email"]
@@ -30,8 +32,8 @@ TOLD_BY_DEFAULT: tuple[EventName, ...] = (
     "completed",
     "failed",
 )
+DIGEST_KINDS: tuple[ReceiverKind, ...] = ("slack", "teams", "email")
 INCIDENT_KINDS: tuple[Kind, ...] = ("troubleshoot", "develop", "plan")
-SEVERITIES: tuple[Priority, ...] = get_args(Priority)
 DEFAULT_NAME = "default"
 """Name of the receiver that `COUNTERPOINT_NOTIFY_URL` sets."""
 PREFIX = "whsec_"
@@ -50,9 +52,10 @@ class Receiver(BaseModel):
 
     `secret` signs webhooks (`whsec_...`), is the bot token of Slack, the routing key of PagerDuty or the password of
     the mail server. `projects`, `kinds` and `owners` are what it is told about, all without one; `severity` is the
-    lowest priority of a task. `private`: its host may have a private address. `clearance` is the highest label of
-    text that it gets. `buttons`: messages of Slack have buttons, whose replies come to a source of webhooks.
-    `quiet` are the hours in which it is not told.
+    lowest priority of a task, `reminder` the lowest number of a reminder of an approval. `private`: its host may have
+    a private address. `clearance` is the highest label of text that it gets. `buttons`: messages of Slack have
+    buttons, whose replies come to a source of webhooks. `quiet` are the hours in which it is not told, `digest` the
+    times at which it is told of many incidents at once.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -70,9 +73,11 @@ class Receiver(BaseModel):
     kinds: tuple[Kind, ...] = ()
     owners: tuple[str, ...] = ()
     severity: Priority = "low"
+    reminder: Annotated[int, Field(ge=0, le=10)] = 0
     private: bool = False
     buttons: bool = False
     quiet: QuietHours | None = None
+    digest: DigestTimes | None = None
     clearance: Literal["public", "internal", "confidential"] = "internal"
 
     @model_validator(mode="after")
@@ -85,6 +90,8 @@ class Receiver(BaseModel):
             raise ValueError("secret is needed: the routing key")
         if self.kind == "email" and not (self.to and self.sender):
             raise ValueError("to and sender are needed")
+        if self.digest is not None and self.kind not in DIGEST_KINDS:
+            raise ValueError(f"digest is possible for the kinds {', '.join(DIGEST_KINDS)} only")
         parts = urlsplit(self.address)
         schemes = {"smtp", "smtps"} if self.kind == "email" else {"http", "https"}
         if parts.scheme not in schemes or not parts.hostname:
@@ -122,11 +129,6 @@ class Receiver(BaseModel):
     def told_kinds(self) -> tuple[Kind, ...]:
         """The kinds of tasks that it is told about."""
         return self.kinds or (get_args(Kind) if self.is_per_event else INCIDENT_KINDS)
-
-
-def severity_level(severity: str) -> int:
-    """Return the position of a severity; that of `normal` for an unknown one."""
-    return SEVERITIES.index(severity) if severity in SEVERITIES else SEVERITIES.index("normal")
 
 
 def load_receivers(url: str | None, secret: str | None, private: bool, file: Path | None) -> tuple[Receiver, ...]:

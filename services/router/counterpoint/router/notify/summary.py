@@ -4,14 +4,15 @@ It is a function of the task's record alone, so it does not depend on the order 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from counterpoint.proto.approvals import Approval
 from counterpoint.proto.messages import ProjectName, Shape, Time
-from counterpoint.proto.tasks import Task
+from counterpoint.proto.tasks import Priority, Task
 
 Status = Literal["working", "proposed", "escalated", "approval", "resolved", "failed", "cancelled"]
 Audience = Literal["all", "owner", "downstream"]
+SEVERITIES: tuple[Priority, ...] = get_args(Priority)
 OVER: frozenset[str] = frozenset({"resolved", "failed", "cancelled"})
 TITLE_CHARS, ERROR_CHARS, TEXT_CHARS, LIST_ITEMS = 200, 600, 1500, 10
 _WORDS: Mapping[Status, str] = {
@@ -190,6 +191,11 @@ def owners_of(task: Task, facts: Mapping[str, Any]) -> tuple[str | None, frozens
     owner = {**(task.context or {}), **facts}.get("owner")
     downstream = task.findings.downstream if task.findings else ()
     return owner if isinstance(owner, str) else None, frozenset(row.owner for row in downstream if row.owner)
+
+
+def severity_level(severity: str) -> int:
+    """Return the position of a severity; that of `normal` for an unknown one."""
+    return SEVERITIES.index(severity) if severity in SEVERITIES else SEVERITIES.index("normal")
 
 
 def shortened(text: str | None, limit: int) -> str:

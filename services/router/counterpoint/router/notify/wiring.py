@@ -9,7 +9,6 @@ from counterpoint.proto.memory import Commit
 from counterpoint.proto.messages import Message
 from counterpoint.proto.notifications import NotificationDue
 from counterpoint.router.notify.deliveries import undeliverable
-from counterpoint.router.notify.events import CONSUMED
 from counterpoint.router.notify.receivers import load_receivers
 from counterpoint.router.settings import RouterSettings
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def attach(service: Service, settings: RouterSettings) -> "Notifications | None":
-    """Handle events of tasks, and return what plans deliveries, None without a receiver.
+    """Handle deliveries that are due, and return what plans them, None without a receiver.
 
     Raises `ReceiverError` for receivers that are not configured correctly.
     """
@@ -30,20 +29,14 @@ def attach(service: Service, settings: RouterSettings) -> "Notifications | None"
         settings.notify_file,
     )
     if not receivers:
-        _register(service, _tell_nobody, _refuse)
+        service.on(NotificationDue)(finished(_refuse))
         return None
     from counterpoint.router.notify.caller import Caller
     from counterpoint.router.notify.handlers import Notifications
 
     notifications = Notifications(receivers, Caller(settings.notify_timeout_s))
-    _register(service, notifications.on_event, notifications.on_due)
+    service.on(NotificationDue)(finished(notifications.on_due))
     return notifications
-
-
-def _register(service: Service, on_event: Handler[Any], on_due: Handler[Any]) -> None:
-    for message_type in CONSUMED:
-        service.on(message_type)(finished(on_event))
-    service.on(NotificationDue)(finished(on_due))
 
 
 def finished(handler: Handler[Any]) -> Handler[Any]:
@@ -59,10 +52,6 @@ def finished(handler: Handler[Any]) -> Handler[Any]:
         return commit
 
     return handle
-
-
-async def _tell_nobody(message: Message, memory: Memory) -> Commit:
-    return Commit()
 
 
 async def _refuse(message: NotificationDue, memory: Memory) -> Commit:

@@ -29,7 +29,7 @@ class Arrived(Shape):
     """The effect of one event of a request."""
 
     task_id: str
-    effect: Literal["submitted", "joined", "duplicate", "recovered", "unknown"]
+    effect: Literal["submitted", "joined", "duplicate", "recovered", "unknown", "synced"]
     project: str
 
 

@@ -1,24 +1,22 @@
 """`POST /hooks/{source}`: requests of other systems, by their signature or the token of a principal."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from counterpoint.client import records
-from counterpoint.proto import subjects
-from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
-from counterpoint.proto.memory import List
+from counterpoint.proto.errors import Denied, Permanent
 from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES, ProjectName, Shape, utc_now
-from counterpoint.proto.principals import Principal
 from counterpoint.router.api.body import parsed, raw_body, reply
 from counterpoint.router.api.context import RequestContext, RouterResources
-from counterpoint.router.authentication import STORE as PRINCIPALS
 from counterpoint.router.webhooks.arrivals import Arrived, arrive, joinable
+from counterpoint.router.webhooks.callers import context_of, principal_named
+from counterpoint.router.webhooks.chat import answer_chat
+from counterpoint.router.webhooks.issue_events import FORGES, issue_event
 from counterpoint.router.webhooks.mapping import reports_of, submission_of
 from counterpoint.router.webhooks.reports import Ignored, Report
 from counterpoint.router.webhooks.signatures import delivery_id, verify
-from counterpoint.router.webhooks.slack_replies import act_on, principal_of, reply_in
 from counterpoint.router.webhooks.sources import WebhookSource, WebhookSources, unknown_source
 
 router = APIRouter(prefix="/hooks", tags=["webhooks"])
@@ -63,26 +61,40 @@ async def receive_hook(
     try:
         known = sources_of(request).find(source)
     except Permanent:
-        # The problem of the file is for those who may push.
+        # The problem of a source is for those who may push.
         await resources.authenticator.authenticate(token)
         raise
-    if known is not None and known.kind == "slack":
-        return await _slack(resources, known, headers, content)
+    if known is not None and known.is_chat:
+        return await answer_chat(resources, known, headers, content)
     if known is None or known.secret is None or trial:
         principal = await resources.authenticator.authenticate(token)
     else:
         verify(known.kind, known.secret.get_secret_value(), headers, content, utc_now())
-        principal = await _principal(resources, known, known.principal or "")
-    context = _context(resources, principal, known, project)
+        principal = await principal_named(resources, known, known.principal or "")
+    context = context_of(resources, principal, known, project)
     context.require("submit", "report")
     if known is None:
         raise unknown_source()
-    found = reports_of(known, headers, parsed(content))
+    body = parsed(content)
+    found = reports_of(known, headers, body)
     if trial:
         return reply(await _try(context, known, found))
     sender_id = delivery_id(known.kind, headers)
+    synced = await _synced(context, known, body)
+    if synced is not None:
+        return reply(HookReply(arrived=(synced,), delivery=sender_id and sender_id[:200]), 202)
     arrived, ignored = await _arrive_all(context, known, found)
     return reply(HookReply(arrived=arrived, ignored=ignored, delivery=sender_id and sender_id[:200]), 202)
+
+
+async def _synced(context: RequestContext, source: WebhookSource, body: Any) -> Arrived | None:
+    """Plan the comparison of a synchronized issue that an event of a forge is about; None for any other event."""
+    issues = context.resources.issues
+    event = issue_event(source.kind, body) if source.kind in FORGES and issues is not None else None
+    if issues is None or event is None:
+        return None
+    task_id = await context.commit(partial(issues.touch, event=event))
+    return Arrived(task_id=task_id, effect="synced", project=context.project) if task_id else None
 
 
 async def _arrive_all(
@@ -103,20 +115,8 @@ async def _arrive_all(
     return tuple(arrived), tuple(ignored)
 
 
-async def _slack(
-    resources: RouterResources, source: WebhookSource, headers: dict[str, str], content: bytes
-) -> Response:
-    """Act on a click. Slack shows a warning for any status but 200."""
-    assert source.secret is not None
-    verify(source.kind, source.secret.get_secret_value(), headers, content, utc_now())
-    click = reply_in(content)
-    principal = await _principal(resources, source, principal_of(source, click))
-    await act_on(_context(resources, principal, source, click.project), click)
-    return Response(status_code=200)
-
-
 def sources_of(request: Request) -> WebhookSources:
-    """Return the sources of the application, made at the first request."""
+    """Return the sources of the application, made at the first request if it was not given any."""
     state = request.app.state
     if not hasattr(state, "webhook_sources"):
         state.webhook_sources = WebhookSources(state.resources.settings.hooks_file)
@@ -138,24 +138,3 @@ async def _try(context: RequestContext, source: WebhookSource, found: list[Repor
         resolved=tuple(each.key for each in found if isinstance(each, Report) and each.resolved),
         ignored=tuple(each.reason for each in found if isinstance(each, Ignored)),
     )
-
-
-async def _principal(resources: RouterResources, source: WebhookSource, name: str) -> Principal:
-    """Return the principal of a source that signs. Raises `Denied` if it does not exist or is revoked."""
-    memory = resources.memory(subjects.DEFAULT_PROJECT, None)
-    (found,) = await memory.query(List(store=PRINCIPALS, where={"name": name}, limit=10))
-    principals = [each for each in records(found.items, Principal) if each.revoked_at is None]
-    if not principals:
-        raise Denied(ErrorCode.PRINCIPAL, f"the principal {name} of source {source.name}, not revoked")
-    return principals[0]
-
-
-def _context(
-    resources: RouterResources, principal: Principal, source: WebhookSource | None, project: str | None
-) -> RequestContext:
-    """Return the context in the project of the source, or in that of the URL if the source has none."""
-    fixed = source.project if source else None
-    if source and fixed and project and fixed != project:
-        raise Permanent(ErrorCode.INVALID, (Problem(field="project", problem=f"is not that of source {source.name}"),))
-    chosen = fixed or project or subjects.DEFAULT_PROJECT
-    return RequestContext(resources, principal, chosen, project_in_url=True)

@@ -6,6 +6,7 @@ New issues and failed checks, workflows, pipelines and jobs are failures; all ot
 from collections.abc import Mapping
 from typing import Any
 
+from counterpoint.router.issues.marks import marked_issue
 from counterpoint.router.webhooks.reports import Ignored, Report, path, text_of
 
 _FAILED = frozenset({"failure", "timed_out", "startup_failure", "failed"})
@@ -46,13 +47,15 @@ _EVENT_HEADERS = ("x-github-event", "x-forgejo-event", "x-gitea-event")
 
 def _issue(repo: Any, issue: Any, url: str, text: str) -> Report | Ignored:
     number = path(issue, "number") or path(issue, "iid")
-    title = text_of(path(issue, "title"), 300)
+    title, said = text_of(path(issue, "title"), 300), path(issue, text)
+    if isinstance(said, str) and marked_issue(said):
+        return Ignored("the issue is one that Counterpoint has opened")
     if not isinstance(number, int) or title is None:
         return Ignored("the issue has no number or title")
     fields: dict[str, Any] = {
         "kind": "troubleshoot",
         "title": title,
-        "description": text_of(path(issue, text)) or title,
+        "description": text_of(said) or title,
         "repo": text_of(repo, 2000),
         "source_ref": text_of(path(issue, url), 2000),
     }

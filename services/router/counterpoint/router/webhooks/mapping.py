@@ -12,6 +12,7 @@ from counterpoint.router.webhooks.forges import github_event, gitlab_event
 from counterpoint.router.webhooks.reports import REPORTS_LIMIT, Ignored, Report, task_id_of, text_of
 from counterpoint.router.webhooks.sources import WebhookSource
 
+BATCH_TYPE = "application/cloudevents-batch+json"
 _TARGET = ("job_namespace", "job_name", "run_id", "repo")
 _LIMITS = {"title": 300, "source_ref": 2000, "repo": 2000, "run_id": 200, "job_namespace": 500, "job_name": 500}
 
@@ -52,13 +53,24 @@ def _rows(source: WebhookSource, headers: Mapping[str, str], body: Any) -> list[
         case "gitlab":
             return [(body, gitlab_event(headers, body))]
         case "cloudevents":
-            return [(body, _cloud_event(source, headers, body))]
-        case "slack":
-            return [(body, Ignored("a source of the kind slack takes replies only"))]
+            return _cloud_events(source, headers, body)
+        case "slack" | "teams":
+            return [(body, Ignored(f"a source of the kind {source.kind} takes replies only"))]
         case "json":
             rows = _searched(source.items, "items", body) if source.items else [body]
             rows = rows if isinstance(rows, list) else [rows]
             return [(row, Report(body_sha256(row), {"kind": "troubleshoot"})) for row in rows]
+
+
+def _cloud_events(source: WebhookSource, headers: Mapping[str, str], body: Any) -> list[tuple[Any, Report | Ignored]]:
+    """Return the event of a request, or those of a batch, which are in structured mode."""
+    is_batch = headers.get("content-type", "").partition(";")[0].strip().lower() == BATCH_TYPE
+    if isinstance(body, list):
+        return [(event, _cloud_event(source, {}, event)) for event in body]
+    if is_batch:
+        problem = Problem(field="body", problem=f"is not a list, as {BATCH_TYPE} needs")
+        raise Permanent(ErrorCode.INVALID, (problem,))
+    return [(body, _cloud_event(source, headers, body))]
 
 
 def _cloud_event(source: WebhookSource, headers: Mapping[str, str], body: Any) -> Report | Ignored:

@@ -1,6 +1,7 @@
 """Signatures of webhooks over the raw body, and the sender's id of a delivery. Pure."""
 
 import base64
+import binascii
 import hashlib
 import hmac
 import re
@@ -48,6 +49,8 @@ def _is_signed(kind: SourceKind, secret: str, headers: Mapping[str, str], conten
             stamp = headers.get("x-slack-request-timestamp", "")
             given = headers.get("x-slack-signature", "").removeprefix("v0=")
             return _is_recent(stamp, now) and _hex(secret, b":".join((b"v0", stamp.encode(), content)), given)
+        case "teams":
+            return _teams(secret, headers, content)
         case "grafana" if "webhook-signature" not in headers:
             stamp = headers.get("x-grafana-alerting-timestamp", "")
             signed = stamp.encode() + b":" + content
@@ -68,6 +71,16 @@ def _standard(secret: str, headers: Mapping[str, str], content: bytes, now: date
     expected = [b"v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)) for key in keys]
     given = headers.get("webhook-signature", "").encode().split()
     return any(hmac.compare_digest(one, each) for each in expected for one in given[:10])
+
+
+def _teams(secret: str, headers: Mapping[str, str], content: bytes) -> bool:
+    """Whether an outgoing webhook of Teams has signed; its security token is the key in base64."""
+    try:
+        key = base64.b64decode(secret, validate=True)
+    except binascii.Error:
+        return False
+    expected = b"HMAC " + base64.b64encode(hmac.digest(key, content, hashlib.sha256))
+    return hmac.compare_digest(expected, headers.get("authorization", "").encode())
 
 
 def _is_recent(stamp: str, now: datetime) -> bool:

@@ -1,4 +1,4 @@
-"""Replies from Slack: buttons that decide an approval or report an outcome, as the principal of the user."""
+"""Clicks on buttons in Slack: they decide an approval or report an outcome."""
 
 import json
 from typing import Any, Literal
@@ -8,13 +8,12 @@ from pydantic import ValidationError
 
 from counterpoint.proto.approvals import ApprovalDecision, Sha256
 from counterpoint.proto.attempts import ReportOutcome
-from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.messages import Id, ProjectName, Shape
 from counterpoint.router.api.approvals import decide_approval
 from counterpoint.router.api.context import RequestContext
 from counterpoint.router.api.tasks import report_outcome
 from counterpoint.router.webhooks.reports import path
-from counterpoint.router.webhooks.sources import WebhookSource
 
 
 class SlackReply(Shape):
@@ -44,14 +43,6 @@ def reply_in(content: bytes) -> SlackReply:
     except ValidationError as error:
         problem = Problem(field="payload", problem="is not the click on a button of ours")
         raise Permanent(ErrorCode.INVALID, (problem,)) from error
-
-
-def principal_of(source: WebhookSource, reply: SlackReply) -> str:
-    """Return the name of the principal of a user. Raises `Denied` for a user that the source does not name."""
-    name = source.users.get(reply.user)
-    if name is None:
-        raise Denied(ErrorCode.PRINCIPAL, f"a principal for the user {reply.user[:40]} in users of {source.name}")
-    return name
 
 
 async def act_on(context: RequestContext, reply: SlackReply) -> None:

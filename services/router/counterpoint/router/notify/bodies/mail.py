@@ -12,6 +12,7 @@ from email.utils import format_datetime
 from urllib.parse import urlsplit
 
 from counterpoint.router.notify.deliveries import Delivery
+from counterpoint.router.notify.digest import IncidentDigest
 from counterpoint.router.notify.outbound import checked_address
 from counterpoint.router.notify.receivers import Receiver
 from counterpoint.router.notify.summary import IncidentSummary, shortened
@@ -50,18 +51,37 @@ def message(
     receiver: Receiver, delivery_id: str, delivery: Delivery, incident: IncidentSummary, now: datetime
 ) -> EmailMessage:
     """Return the mail of one revision. Its Message-ID is the same at every attempt."""
+    subject = f"[{incident.project}] {incident.headline}"
+    mail = _mail(receiver, f"{delivery_id}.{delivery.revision}", subject, text(incident), now)
+    if delivery.revision > 1:
+        mail["In-Reply-To"] = mail["References"] = f"<{delivery_id}.1@{_DOMAIN}>"
+    return mail
+
+
+def _mail(receiver: Receiver, message_id: str, subject: str, content: str, now: datetime) -> EmailMessage:
     mail = EmailMessage()
     mail["From"] = receiver.sender or ""
     mail["To"] = ", ".join(receiver.to)
-    mail["Subject"] = " ".join(f"[{incident.project}] {shortened(incident.headline, 150)}".split())
+    mail["Subject"] = " ".join(shortened(subject, 200).split())
     mail["Date"] = format_datetime(now)
-    first = f"<{delivery_id}.1@{_DOMAIN}>"
-    mail["Message-ID"] = f"<{delivery_id}.{delivery.revision}@{_DOMAIN}>"
-    if delivery.revision > 1:
-        mail["In-Reply-To"] = mail["References"] = first
+    mail["Message-ID"] = f"<{message_id}@{_DOMAIN}>"
     mail["Auto-Submitted"] = "auto-generated"
-    mail.set_content(text(incident))
+    mail.set_content(content)
     return mail
+
+
+def mail_of(receiver: Receiver, delivery_id: str, delivery: Delivery, now: datetime) -> EmailMessage:
+    """Return the mail of a delivery: of one incident, or of a digest."""
+    if delivery.digest is not None:
+        return _mail(receiver, f"{delivery_id}.1", delivery.digest.headline, digest_text(delivery.digest), now)
+    assert delivery.incident is not None
+    return message(receiver, delivery_id, delivery, delivery.incident, now)
+
+
+def digest_text(digest: IncidentDigest) -> str:
+    """Return the text of the mail of a digest."""
+    lines = "\n".join(f"- {line}" for line in digest.lines)
+    return f"{digest.headline}\n\n{lines}\n\ncounterpoint tasks --project {digest.project}"
 
 
 def text(incident: IncidentSummary) -> str:

@@ -4,13 +4,17 @@ With a bot token the Web API posts and updates. An incoming webhook can only pos
 """
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from counterpoint.router.notify.deliveries import Delivery
+from counterpoint.router.notify.digest import IncidentDigest
 from counterpoint.router.notify.outbound import Answer, Call
 from counterpoint.router.notify.receivers import Receiver
 from counterpoint.router.notify.summary import IncidentSummary
 
+SlackError = Literal["passing", "final", "gone"]
+"""The kind of an error. After `gone` a new message is posted."""
 _EMOJI = {
     "working": ":gear:",
     "proposed": ":bulb:",
@@ -34,35 +38,50 @@ _PERMANENT = frozenset(
     }
 )
 """Errors of the Web API that a retry does not cure."""
+_GONE = frozenset({"message_not_found", "cant_update_message", "edit_window_closed", "thread_not_found"})
+"""Errors of the Web API about a message that can no longer be updated or replied to."""
 
 
 def slack_call(receiver: Receiver, delivery: Delivery, incident: IncidentSummary) -> Call:
     """Return the call that posts an incident, or updates its message."""
-    body: dict[str, Any] = {"text": escaped(incident.headline), "blocks": blocks(incident, buttons=receiver.buttons)}
+    body = {"text": escaped(incident.headline), "blocks": blocks(incident, buttons=receiver.buttons)}
+    if delivery.ref:
+        return _call(receiver, "chat.update", body, delivery.ref)
+    thread = {"thread_ts": delivery.thread["ts"], "reply_broadcast": True} if delivery.thread else {}
+    return _call(receiver, "chat.postMessage", body, thread)
+
+
+def slack_digest_call(receiver: Receiver, digest: IncidentDigest) -> Call:
+    """Return the call that posts a digest, at most 20 lines in one message."""
+    lines = [_section(f"• {escaped(line)}"[:2900]) for line in digest.lines]
+    body = {"text": escaped(digest.headline), "blocks": [_section(f"*{escaped(digest.headline)}*"), *lines]}
+    return _call(receiver, "chat.postMessage", body, {})
+
+
+def _call(receiver: Receiver, method: str, body: dict[str, Any], to: Mapping[str, Any]) -> Call:
+    """Return a call of the Web API, or of an incoming webhook, which knows neither channels nor threads."""
     headers = {"Content-Type": "application/json; charset=utf-8"}
     if receiver.secret is None:
         return Call(receiver.address, json.dumps(body).encode(), headers)
     headers["Authorization"] = f"Bearer {receiver.secret.get_secret_value()}"
-    method = "chat.update" if delivery.ref else "chat.postMessage"
-    body |= {"channel": receiver.channel, **(delivery.ref or {}), "unfurl_links": False}
-    if delivery.thread and not delivery.ref:
-        body |= {"thread_ts": delivery.thread["ts"], "reply_broadcast": True}
-    return Call(f"{receiver.address.rstrip('/')}/api/{method}", json.dumps(body).encode(), headers)
+    sent = body | {"channel": receiver.channel, **to, "unfurl_links": False}
+    return Call(f"{receiver.address.rstrip('/')}/api/{method}", json.dumps(sent).encode(), headers)
 
 
-def slack_result(receiver: Receiver, answer: Answer) -> tuple[dict[str, str] | None, str | None, bool]:
-    """Return the reference of the message, the error, and whether it is permanent."""
+def slack_result(receiver: Receiver, answer: Answer) -> tuple[dict[str, str] | None, str | None, SlackError]:
+    """Return the reference of the message, the error, and its kind."""
     if receiver.secret is None:
-        return None, None, False
+        return None, None, "passing"
     try:
         body = json.loads(answer.content)
     except ValueError:
-        return None, "the answer is not JSON", False
+        return None, "the answer is not JSON", "passing"
     if not isinstance(body, dict) or body.get("ok") is not True:
         error = str(body.get("error", "unknown")) if isinstance(body, dict) else "unknown"
         error = "".join(c for c in error if c.isalnum() or c == "_")[:60]
-        return None, f"Slack answered {error}", error in _PERMANENT
-    return {"channel": str(body.get("channel", receiver.channel)), "ts": str(body.get("ts", ""))}, None, False
+        kind: SlackError = "gone" if error in _GONE else "final" if error in _PERMANENT else "passing"
+        return None, f"Slack answered {error}", kind
+    return {"channel": str(body.get("channel", receiver.channel)), "ts": str(body.get("ts", ""))}, None, "passing"
 
 
 def blocks(incident: IncidentSummary, *, buttons: bool = False) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ import json
 import re
 from typing import Any
 
+from counterpoint.router.notify.digest import IncidentDigest
 from counterpoint.router.notify.outbound import Call
 from counterpoint.router.notify.receivers import Receiver
 from counterpoint.router.notify.summary import IncidentSummary
@@ -13,11 +14,16 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]()#<>!|~])")
 
 def teams_call(receiver: Receiver, incident: IncidentSummary) -> Call:
     """Return the call that posts the card of an incident."""
-    attachment = {
-        "contentType": "application/vnd.microsoft.card.adaptive",
-        "contentUrl": None,
-        "content": card(incident),
-    }
+    return _call(receiver, card(incident))
+
+
+def teams_digest_call(receiver: Receiver, digest: IncidentDigest) -> Call:
+    """Return the call that posts a digest."""
+    return _call(receiver, _card([_text(digest.headline, weight="Bolder"), *map(_text, digest.lines)]))
+
+
+def _call(receiver: Receiver, content: dict[str, Any]) -> Call:
+    attachment = {"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": None, "content": content}
     body = {"type": "message", "attachments": [attachment]}
     return Call(receiver.address, json.dumps(body).encode(), {"Content-Type": "application/json"})
 
@@ -38,6 +44,10 @@ def card(incident: IncidentSummary) -> dict[str, Any]:
     if incident.impact:
         body.append(_text(f"Will be late: {incident.impact}"))
     body.append(_text(f"counterpoint show {incident.task_id} --project {incident.project}", isSubtle=True))
+    return _card(body)
+
+
+def _card(body: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",

@@ -1,0 +1,192 @@
+{{- define "counterpoint.pod-security" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "counterpoint.container-security" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{- /* What every pod has: (list $ "component"). */ -}}
+{{- define "counterpoint.pod" -}}
+{{- $root := index . 0 -}}
+{{- $pod := $root.Values.pod -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- with $root.Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+securityContext:
+  {{- include "counterpoint.pod-security" . | nindent 2 }}
+{{- with $pod.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $pod.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $pod.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $pod.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "counterpoint.pod-metadata" -}}
+{{- $root := index . 0 -}}
+labels:
+  {{- include "counterpoint.labels" . | nindent 2 }}
+  {{- with $root.Values.pod.labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with $root.Values.pod.annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "counterpoint.spread" -}}
+{{- $arguments := . -}}
+{{- $root := index . 0 -}}
+{{- with $root.Values.pod.spread }}
+topologySpreadConstraints:
+  {{- range . }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "counterpoint.selector" $arguments | nindent 8 }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{- /* The container of a service, with its probes: (list $ "router"). */ -}}
+{{- define "counterpoint.container" -}}
+{{- $root := index . 0 -}}
+{{- $name := index . 1 -}}
+{{- $own := index $root.Values $name -}}
+- name: {{ $name }}
+  image: {{ include "counterpoint.image" . }}
+  imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+  securityContext:
+    {{- include "counterpoint.container-security" . | nindent 4 }}
+  env:
+    {{- include "counterpoint.environment" . | nindent 4 }}
+  ports:
+    {{- range $port, $number := index (include "counterpoint.house" $root | fromYaml).ports $name }}
+    - name: {{ $port }}
+      containerPort: {{ int $number }}
+    {{- end }}
+  startupProbe:
+    httpGet: {path: /livez, port: health}
+    periodSeconds: 2
+    timeoutSeconds: 3
+    failureThreshold: 60
+  livenessProbe:
+    httpGet: {path: /livez, port: health}
+    periodSeconds: 10
+    timeoutSeconds: 5
+    failureThreshold: 6
+  readinessProbe:
+    {{- /* A standby waits for the lease and never has it: it is ready when all else is. */}}
+    httpGet: {path: {{ if and (eq $name "memory") (gt (int $own.replicas) 1) }}"/readyz?exclude=lease"{{ else }}/readyz{{ end }}, port: health}
+    periodSeconds: 5
+    timeoutSeconds: 3
+    failureThreshold: 3
+  resources:
+    {{- toYaml $own.resources | nindent 4 }}
+  volumeMounts:
+    - {name: tmp, mountPath: /tmp}
+    {{- if $root.Values.nats.ca.secret }}
+    - {name: nats-ca, mountPath: /etc/counterpoint/nats, readOnly: true}
+    {{- end }}
+    {{- if (index $own "tls" | default dict).secret }}
+    - {name: tls, mountPath: /etc/counterpoint/tls, readOnly: true}
+    {{- end }}
+    {{- if (index $own "files" | default dict).secret }}
+    - {name: files, mountPath: /etc/counterpoint/files, readOnly: true}
+    {{- end }}
+    {{- if eq $name "memory" }}
+    - {name: data, mountPath: /data}
+    - {name: audit, mountPath: /audit}
+    {{- end }}
+    {{- with $own.volumeMounts }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end -}}
+
+{{- define "counterpoint.volumes" -}}
+{{- $root := index . 0 -}}
+{{- $name := index . 1 -}}
+{{- $own := index $root.Values $name -}}
+- name: tmp
+  emptyDir: {sizeLimit: 1Gi}
+{{- include "counterpoint.nats-ca" . }}
+{{- with (index $own "tls" | default dict).secret }}
+- name: tls
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- with (index $own "files" | default dict).secret }}
+- name: files
+  emptyDir: {medium: Memory, sizeLimit: 8Mi}
+- name: files-secret
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- with $own.volumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "counterpoint.nats-ca" -}}
+{{- $root := index . 0 -}}
+{{- with $root.Values.nats.ca }}
+{{- if .secret }}
+- name: nats-ca
+  secret:
+    secretName: {{ .secret }}
+    defaultMode: 0440
+    items: [{key: {{ .key }}, path: ca.crt}]
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- /* Files with credentials have to be readable by their owner alone, which a mounted Secret with fsGroup is not. */ -}}
+{{- define "counterpoint.files" -}}
+{{- $root := index . 0 -}}
+{{- if (index $root.Values (index . 1) "files" | default dict).secret }}
+initContainers:
+  - name: files
+    image: {{ include "counterpoint.image" . }}
+    imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+    command: [sh, -c, "exec install -m 0400 -t /files /files-secret/*"]
+    securityContext:
+      {{- include "counterpoint.container-security" . | nindent 6 }}
+    resources:
+      requests: {cpu: 10m, memory: 16Mi}
+      limits: {memory: 32Mi}
+    volumeMounts:
+      - {name: files-secret, mountPath: /files-secret, readOnly: true}
+      - {name: files, mountPath: /files}
+{{- end }}
+{{- end -}}
+
+{{- /* Seconds until a pod is killed: the time for deliveries in progress, and 15 s to close. */ -}}
+{{- define "counterpoint.grace" -}}
+{{- $root := index . 0 -}}
+{{- $settings := merge dict (index $root.Values (index . 1)).settings $root.Values.settings -}}
+{{- add 15 (index $settings "COUNTERPOINT_DRAIN_S" | default 15 | ceil | int) -}}
+{{- end -}}

@@ -1,0 +1,1 @@
+"""Issue synchronization: incidents and plans as issues of GitHub, GitLab, Gitea and Forgejo."""

@@ -1,0 +1,176 @@
+"""Each container gets the variables that its program reads, all that are required, and no secret of another."""
+
+import re
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from deploy.containers import Here, Secrets, ServiceContainer, environment, secrets
+from deploy.external import other_postgres
+from deploy.helm import CHART, EXAMPLES, documents, pods
+from deploy.test_chart import JOBS, generator
+from deploy.test_compose import HOST_ONLY
+
+from counterpoint.bus import BusSettings
+from counterpoint.bus.settings import ProvisionSettings
+from counterpoint.local.credentials import Credentials
+from counterpoint.local.kubernetes import EngineUrls
+from counterpoint.local.nats import run_nats
+from counterpoint.local.postgres import PostgresUrls, roles_sql
+from counterpoint.local.process import run
+from counterpoint.local.service import NATS_USERS, SERVICES, JobName, ServiceName, ServiceParameters
+from counterpoint.local.service import environment as supervised
+from counterpoint.local.valkey import run_valkey
+
+SETTINGS: dict[str, type[BusSettings]] = generator().SETTINGS
+BY_NAME = {
+    "migrate": {"COUNTERPOINT_POSTGRES_OWNER_URL", "COUNTERPOINT_INSTALLATION", "COUNTERPOINT_LOG_LEVEL"},
+    "index": {"COUNTERPOINT_POSTGRES_OWNER_URL", "COUNTERPOINT_LOG_LEVEL"},
+}
+"""Variables that are read without a settings class (docs/operations.md)."""
+PLACE = {"HEALTH_HOST", "HEALTH_PORT", "HTTP_HOST", "LINEAGE_HOST", "GATEWAY_HOST", "AUDIT_DIR", "MODEL_CACHE_DIR",
+         "MCP_URL", "MCP_HOSTS"}  # fmt: skip
+"""Settings of the place: a container has addresses, folders and a name of its own."""
+MOUNTED = re.compile(r"^(?:/etc/counterpoint/|/data$|/audit$)")
+
+
+@pytest.fixture(scope="module")
+def credentials() -> Credentials:
+    return Credentials.make().with_nats_users(NATS_USERS)
+
+
+@pytest.fixture(scope="module")
+def known(credentials: Credentials) -> Secrets:
+    """The Secrets of an installation with every engine."""
+    engines = EngineUrls("postgresql://pg:5432", "redis://valkey:6379/0", "http://qdrant:6333", "key")
+    made = secrets(credentials, engines)
+    theirs = {
+        "model-providers": {"OPENAI_API_KEY": "key"},
+        "bus-router": made["counterpoint-router"],
+        "database-owner": made["counterpoint-migrate"],
+    }
+    return made | theirs
+
+
+def containers(example: str, values: dict[str, Any] | None = None) -> dict[str, dict[str, Any]]:
+    """The container of each service and job."""
+    found = {name: template["spec"]["containers"] for name, template in pods(documents(example, values)).items()}
+    return {name: own for name, (own,) in found.items()}
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_reads_every_variable_that_it_gets(
+    name: str, example: str, known: Secrets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = environment(containers(example)[name], known)
+    fields = {f"COUNTERPOINT_{field.upper()}" for field in SETTINGS[name].model_fields}
+    providers = yaml.safe_load((CHART / "examples" / f"{example}.yaml").read_text()).get("manager", {})
+    keys = set(providers.get("providers", {}).get("keys", ())) if name == "manager" else set()
+    assert given.keys() - fields == keys
+    for variable, value in given.items():
+        monkeypatch.setenv(variable, value)
+    made = SETTINGS[name]()  # type: ignore[call-arg]
+    assert {f"COUNTERPOINT_{field.upper()}" for field in made.model_fields_set} == given.keys() - keys
+    assert made.nats_user == name
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_a_job_reads_every_variable_that_it_gets(example: str, known: Secrets, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = containers(example, {"settings": {"COUNTERPOINT_LOG_LEVEL": "debug"}})
+    for name, read in BY_NAME.items():
+        if name in found:
+            assert environment(found[name], known).keys() == read
+    given = environment(found["provision"], known)
+    for variable, value in given.items():
+        monkeypatch.setenv(variable, value)
+    made = ProvisionSettings()  # type: ignore[call-arg]
+    assert {f"COUNTERPOINT_{field.upper()}" for field in made.model_fields_set} == given.keys()
+    assert made.nats_user == "provisioner"
+
+
+@pytest.mark.parametrize("name", [*SERVICES, *JOBS])
+def test_a_container_gets_what_the_supervisor_gives(
+    name: ServiceName | JobName, known: Secrets, credentials: Credentials, tmp_path: Path
+) -> None:
+    wiring = ServiceParameters(
+        data_dir=tmp_path,
+        nats_url="nats://nats:4222",
+        postgres=PostgresUrls.of("postgresql://pg:5432", credentials.postgres),
+        valkey_url=f"redis://:{credentials.valkey}@valkey:6379/0",
+        http_port=8484,
+        lineage_port=5000,
+        gateway_port=8486,
+        credentials=credentials,
+        inherited={},
+        streams_bytes=1 << 30,
+    )
+    place = {f"COUNTERPOINT_{each}" for each in PLACE}
+    other = HOST_ONLY - ({"COUNTERPOINT_DATA_DIR"} if name == "memory" else set())
+    if name == "migrate":
+        other -= {"COUNTERPOINT_INSTALLATION"}
+    wanted = {variable: value for variable, value in supervised(name, wiring).items() if variable not in other | place}
+    given = environment(containers("laptop")[name], known)
+    assert given.keys() - place == wanted.keys()
+    same = wanted.keys() - {"COUNTERPOINT_DATA_DIR", "COUNTERPOINT_GATEWAY_URL", "COUNTERPOINT_NATS_URL"}
+    assert {each: given[each] for each in same} == {each: wanted[each] for each in same}
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_no_container_gets_a_secret_of_another(example: str, known: Secrets) -> None:
+    references = {
+        name: {
+            (reference["name"], reference["key"])
+            for each in container["env"]
+            if (reference := each.get("valueFrom", {}).get("secretKeyRef"))
+        }
+        for name, container in containers(example).items()
+    }
+    owners = references.pop("migrate") | references.pop("index", set())
+    assert all(key in ("COUNTERPOINT_POSTGRES_OWNER_URL", "COUNTERPOINT_INSTALLATION") for _, key in owners)
+    for name, own in references.items():
+        assert own
+        assert not own & (owners | {each for other, theirs in references.items() if other != name for each in theirs})
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_files_that_variables_name_are_mounted(example: str, known: Secrets) -> None:
+    for name, container in containers(example).items():
+        mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
+        for variable, value in environment(container, known).items():
+            if MOUNTED.match(value):
+                assert any(Path(value).is_relative_to(mount) for mount in mounts), (name, variable)
+
+
+@pytest.mark.slow
+async def test_the_services_run_with_these_environments_on_real_engines(tmp_path: Path) -> None:
+    credentials = Credentials.make().with_nats_users(NATS_USERS)
+    here = Here(tmp_path)
+    async with AsyncExitStack() as engines:
+        postgres = await engines.enter_async_context(other_postgres(tmp_path / "postgres"))
+        postgres.run(roles_sql(credentials.postgres))
+        addresses = EngineUrls(postgres.server)
+        accounts = secrets(credentials, addresses)["counterpoint-nats-accounts"]["accounts.conf"]
+        bus = await engines.enter_async_context(run_nats(tmp_path / "nats", accounts))
+        valkey = await engines.enter_async_context(run_valkey(tmp_path / "valkey", credentials.valkey))
+        known = secrets(credentials, EngineUrls(postgres.server, f"redis://127.0.0.1:{valkey.port}/0"))
+        found = containers("laptop", {"nats.url": bus.url})
+        for job in JOBS:
+            await run(job, here.program(job, found[job], known))
+        services = [ServiceContainer(name, found[name], known, here) for name in SERVICES]
+        for each in services:
+            engines.push_async_callback(each.stop)
+            await each.spawn()
+        for each in services:
+            await each.until_ready(90)
+        token = known["counterpoint-memory"]["COUNTERPOINT_ADMIN_TOKEN"]
+        url = f"http://127.0.0.1:{here.port('router', 'HTTP_PORT')}"
+        headers = {"Authorization": f"Bearer {token}", "Prefer": "wait=30"}
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
+            asked = await http.post("/v1/tasks", json={"kind": "question", "description": "Which resolvers?"})
+            assert asked.json()["waiting_for"] == "documents", asked.text
+            assert (await http.get("/v1/audit/verify")).json()["ok"]
+        assert list((tmp_path / "data").iterdir())

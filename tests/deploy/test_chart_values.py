@@ -1,0 +1,213 @@
+"""Values that do not exist, are missing or contradict each other are refused by name, and any legal name works."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+import yaml
+from deploy.helm import CHART, EXAMPLES, documents, helm, of_kind, pods, rendering
+from deploy.schemas import problems
+
+NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def refusal(values: dict[str, Any], example: str = "laptop") -> str:
+    """The text with which values are refused."""
+    done = rendering(example, values, check=False)
+    assert done.returncode != 0
+    assert not done.stdout
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "given", "said"),
+    [
+        ("replicas", 2, "additional properties 'replicas' not allowed"),
+        ("router.replica", 2, "'/router': additional properties 'replica' not allowed"),
+        ("memory.autoscaling", {"enabled": True}, "'/memory': additional properties 'autoscaling' not allowed"),
+        ("settings.COUNTERPOINT_MODELL", "m", "'/settings': additional properties 'COUNTERPOINT_MODELL' not allowed"),
+        ("lineage.settings.COUNTERPOINT_MODEL", "m", "'/lineage/settings': additional properties"),
+        ("memory.settings.COUNTERPOINT_AUDIT_KEY", "ab", "'/memory/settings': additional properties"),
+        ("router.settings.COUNTERPOINT_HTTP_PORT", 80, "'/router/settings': additional properties"),
+        ("router.settings.COUNTERPOINT_TASKS_UNDER_WAY", 0, "minimum: got 0, want 1"),
+        ("settings.COUNTERPOINT_RETENTION_S", "7d", "got string, want number"),
+        ("router.replicas", 0, "minimum: got 0, want 1"),
+        ("router.url", "counterpoint.example.com", "'/router/url'"),
+        ("nats.url", "nats://user:secret@nats:4222", "'/nats/url'"),
+        ("networkPolicy.clients", [{"podselector": {}}], "additional properties 'podselector' not allowed"),
+        ("manager.providers.keys", ["COUNTERPOINT_ADMIN_TOKEN"], "'/manager/providers/keys/0'"),
+        ("router.resources", {"limits": {"memory": "1Gi", "gpu": 1}}, "additional properties 'gpu' not allowed"),
+        ("autoscaling.by", "vpa", "value must be one of 'keda', 'hpa'"),
+        ("nats.streamsBytes", 1000, "'/nats/streamsBytes': minimum: got 1,000"),
+    ],
+)
+def test_a_value_that_does_not_exist_or_is_illegal_is_refused(value: str, given: Any, said: str) -> None:
+    assert said in refusal({value: given})
+
+
+def test_every_object_of_the_schema_is_closed() -> None:
+    """Except those whose fields are names of the user's or Kubernetes' own."""
+    open_ones = []
+
+    def look(schema: Any, path: str) -> None:
+        if isinstance(schema, list):
+            for number, each in enumerate(schema):
+                look(each, f"{path}/{number}")
+        elif isinstance(schema, dict):
+            if schema.get("type") == "object" and "additionalProperties" not in schema:
+                open_ones.append(path)
+            for name, each in schema.items():
+                look(each, f"{path}/{name}")
+
+    look(json.loads((CHART / "values.schema.json").read_text()), "")
+    kubernetes = ("/global", "/affinity", "/tolerations/items", "/volumes/items", "/volumeMounts/items",
+                  "/matchExpressions/items")  # fmt: skip
+    assert [path for path in open_ones if not path.endswith(kubernetes)] == []
+
+
+def test_every_default_is_in_the_schema_and_the_other_way_round() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    def resolved(part: dict[str, Any]) -> dict[str, Any]:
+        reference = part.get("$ref")
+        return schema["definitions"][reference.removeprefix("#/definitions/")] if reference else part
+
+    def compare(values: Any, part: dict[str, Any], path: str) -> None:
+        own = resolved(part)
+        if not isinstance(values, dict) or not values or own.get("additionalProperties") is not False:
+            return
+        if path.endswith((".resources.requests", ".resources.limits")) or not own.get("properties"):
+            return
+        assert set(values) == set(own["properties"]) - {"global"}, path
+        for name, each in values.items():
+            compare(each, own["properties"][name], f"{path}.{name}")
+
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
+    for peers in defaults["networkPolicy"].values():
+        assert peers is not None
+    defaults["networkPolicy"]["dns"] = []
+    compare(defaults, schema, "")
+
+
+def test_all_that_is_missing_is_named_at_once_with_what_to_do() -> None:
+    text = refusal({}, example="")
+    assert "nats.url: is required, the address of NATS without a login, for example nats://" in text
+    for engine in ("nats", "postgres", "valkey"):
+        assert f"networkPolicy.engines.{engine}.peers: is required" in text
+    assert "qdrant" not in text
+    assert "or set networkPolicy.enabled=false" in text
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"memory.replicas": 2}, "memory.replicas: above 1 needs a Qdrant server"),
+        ({"qdrant.enabled": True}, "networkPolicy.engines.qdrant.peers: is required"),
+        ({"settings": {"COUNTERPOINT_MODEL": "m"}}, "outside.manager.peers: is required with COUNTERPOINT_MODEL"),
+        ({"manager.settings": {"COUNTERPOINT_SEARCH_URL": "http://searx"}}, "is required with COUNTERPOINT_SEARCH_URL"),
+        ({"manager.providers.keys": ["OPENAI_API_KEY"]}, "manager.providers.secret: is required"),
+        ({"router.files.hooks": "hooks.toml"}, "router.files.secret: is required"),
+        ({"secrets.external.enabled": True}, "secrets.external.store.name: is required"),
+        ({"router.url": ""}, "router.url: is required with router.ingress or router.httpRoute"),
+        ({"lineage.ingress.enabled": True}, "lineage.url: is required with lineage.ingress"),
+        ({"router.httpRoute.enabled": True}, "router.httpRoute.parentRefs: is required"),
+        ({"developer.autoscaling.enabled": True}, "nats.monitoring: is required with developer.autoscaling"),
+        (
+            {"developer.autoscaling": {"enabled": True, "minReplicas": 5, "maxReplicas": 4}, "autoscaling.by": "hpa"},
+            "developer.autoscaling.maxReplicas: is below minReplicas",
+        ),
+        ({"networkPolicy.dns": []}, "networkPolicy.dns: is required"),
+    ],
+)  # fmt: skip
+def test_values_that_contradict_each_other_are_refused(values: dict[str, Any], said: str) -> None:
+    assert said in refusal(values)
+
+
+def test_without_network_policies_no_peer_is_needed() -> None:
+    found = documents("", {"nats.url": "nats://nats:4222", "networkPolicy.enabled": False})
+    assert not of_kind(found, "NetworkPolicy")
+    assert not [problem for each in found for problem in problems(each)]
+
+
+@pytest.mark.parametrize(
+    ("release", "fullname", "prefix"),
+    [
+        ("counterpoint", "", "counterpoint-"),
+        ("prod", "", "prod-counterpoint-"),
+        ("my-counterpoint", "", "my-counterpoint-"),
+        ("x" * 53, "", f"{'x' * 27}-counterpoint-"),
+        ("prod", "cp", "cp-"),
+        ("prod", "a" * 80, f"{'a' * 40}-"),
+    ],
+)
+def test_any_name_of_a_release_gives_legal_names(release: str, fullname: str, prefix: str) -> None:
+    values = ["--values", CHART / "examples" / "production.yaml", "--set", f"fullname={fullname}"]
+    found = list(yaml.load_all(helm("template", release, CHART, *values).stdout, yaml.CSafeLoader))
+    for each in found:
+        name = each["metadata"]["name"]
+        assert NAME.fullmatch(name), name
+        assert name.startswith(prefix)
+        assert len(name) <= (52 if each["kind"] in ("CronJob", "StatefulSet") else 63), name
+        labels = each["metadata"]["labels"]
+        assert all(len(value) <= 63 for value in labels.values())
+    for template in pods(found).values():
+        assert template["spec"]["serviceAccountName"].startswith(prefix)
+
+
+def variables(example: str, values: dict[str, Any], name: str) -> dict[str, str | None]:
+    """The variables of a container by name; None for those of a Secret."""
+    (container,) = pods(documents(example, values))[name]["spec"]["containers"]
+    return {each["name"]: each.get("value") for each in container["env"]}
+
+
+def test_a_setting_reaches_the_services_that_read_it_and_its_own_one_comes_first() -> None:
+    values = {
+        "settings": {"COUNTERPOINT_RELATIONS_TOKENS": 2_500_000_000, "COUNTERPOINT_RPC_TIMEOUT_S": 2.5},
+        "manager.settings": {"COUNTERPOINT_RELATIONS_TOKENS": 0},
+        "router.settings": {
+            "COUNTERPOINT_PROJECT_WEIGHTS": {"orders": 3},
+            "COUNTERPOINT_NOTIFY_PRIVATE": True,
+            "COUNTERPOINT_MCP_HOSTS": ["a.example.com", "b.example.com"],
+        },
+    }
+    memory, manager, router = (variables("laptop", values, name) for name in ("memory", "manager", "router"))
+    assert memory["COUNTERPOINT_RELATIONS_TOKENS"] == "2500000000"
+    assert manager["COUNTERPOINT_RELATIONS_TOKENS"] == "0"
+    assert "COUNTERPOINT_RELATIONS_TOKENS" not in router
+    assert {each["COUNTERPOINT_RPC_TIMEOUT_S"] for each in (memory, manager, router)} == {"2.5"}
+    assert router["COUNTERPOINT_PROJECT_WEIGHTS"] == '{"orders":3}'
+    assert router["COUNTERPOINT_NOTIFY_PRIVATE"] == "true"
+    assert router["COUNTERPOINT_MCP_HOSTS"] == '["a.example.com","b.example.com"]'
+    assert router["COUNTERPOINT_MCP_URL"] == "http://counterpoint.localhost/mcp"
+
+
+def test_a_digest_replaces_the_tag_of_its_image() -> None:
+    digest = f"sha256:{'ab' * 32}"
+    found = pods(documents("airgapped", {"image.digests": {"memory": digest}}))
+    images = {name: template["spec"]["containers"][0]["image"] for name, template in found.items()}
+    repository = "registry.internal.example/counterpoint"
+    assert images["memory"] == images["migrate"] == f"{repository}-memory@{digest}"
+    assert images["router"] == f"{repository}-router:0.1.0"
+
+
+def test_files_with_credentials_are_readable_by_their_owner_alone() -> None:
+    template = pods(documents("production"))["router"]["spec"]
+    (first,) = template["initContainers"]
+    assert first["command"] == ["sh", "-c", "exec install -m 0400 -t /files /files-secret/*"]
+    given = variables("production", {}, "router")
+    assert given["COUNTERPOINT_HOOKS_FILE"] == "/etc/counterpoint/files/hooks.toml"
+    assert given["COUNTERPOINT_NOTIFY_FILE"] == "/etc/counterpoint/files/notify.toml"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_no_value_is_without_effect(example: str) -> None:
+    """Each value of an example, taken out, changes the rendering or is refused."""
+    whole = yaml.safe_load((CHART / "examples" / f"{example}.yaml").read_text())
+    text = rendering(example).stdout
+    for name in whole:
+        if name == "networkPolicy":
+            continue
+        changed = rendering(example, {name: None}, check=False)
+        assert changed.stdout != text, name

@@ -1,0 +1,184 @@
+"""Commands in Slack and Teams act as the person whom the source names for the user, and are answered in the chat."""
+
+import base64
+import hashlib
+import hmac
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+from ui.http_front import PROJECT, Running, made
+from ui.test_approvals import pending
+from ui.test_webhooks import SECRET, configured, push
+
+from counterpoint.proto.approvals import ApprovalDecided
+from counterpoint.proto.attempts import TaskOutcomeReported
+from counterpoint.proto.errors import Permanent
+from counterpoint.proto.messages import utc_now
+from counterpoint.router.notify.summary import TEXT_CHARS
+from counterpoint.router.webhooks.chat_commands import command_in
+
+TOKEN = base64.b64encode(b"the security token of Teams").decode()
+SOURCES = (
+    f'[[source]]\nname = "chat"\nkind = "slack"\nsecret = "{SECRET}"\nusers = {{U1 = "ann", U2 = "bot", U4 = "gone"}}\n'
+    f'[[source]]\nname = "rooms"\nkind = "teams"\nsecret = "{TOKEN}"\nusers = {{aad-1 = "ann"}}\n'
+    f'project = "{PROJECT}"\n'
+)
+
+
+@pytest.fixture
+def chat(front: Running, tmp_path: Path) -> Running:
+    """A front with Slack and Teams: `U1` and `aad-1` are a person, `U2` an agent, `U4` a principal that is missing."""
+    configured(front, tmp_path, SOURCES)
+    front.house.token_of("ann", "approve", "report", "read")
+    front.house.token_of("bot", "approve", "report", "read", kind="agent")
+    return front
+
+
+async def slack(front: Running, text: str, user: str = "U1", **other: str) -> httpx.Response:
+    """The request that Slack sends for a slash command."""
+    content = urlencode({"command": "/counterpoint", "text": text, "user_id": user, **other}).encode()
+    stamp = str(int(utc_now().timestamp()))
+    signed = hmac.new(SECRET.encode(), b":".join((b"v0", stamp.encode(), content)), hashlib.sha256).hexdigest()
+    return await push(front, "chat", content, {"x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={signed}"})
+
+
+async def said(front: Running, text: str, user: str = "U1") -> str:
+    """The texts of the reply to a slash command."""
+    answer = await slack(front, text if "--project" in text else f"{text} --project {PROJECT}", user)
+    assert answer.status_code == 200
+    assert answer.json()["response_type"] == "ephemeral"
+    found = []
+    for block in answer.json()["blocks"]:
+        if block["type"] == "section":
+            assert block["text"]["type"] == "plain_text"
+            found.append(block["text"]["text"])
+        else:
+            found += [each["text"] for each in block["elements"][0]["elements"]]
+    return "\n".join(found)
+
+
+async def teams(front: Running, words: str, *, age_s: float = 0, key: str = TOKEN, **activity: Any) -> httpx.Response:
+    """The request that an outgoing webhook of Teams sends."""
+    sent = {
+        "type": "message",
+        "timestamp": (utc_now() - timedelta(seconds=age_s)).isoformat(),
+        "from": {"id": "29:x", "aadObjectId": "aad-1"},
+        "text": f"<at>Counterpoint</at> {words}&nbsp;",
+        **activity,
+    }
+    content = json.dumps(sent).encode()
+    signature = base64.b64encode(hmac.digest(base64.b64decode(key), content, hashlib.sha256)).decode()
+    return await push(front, "rooms", content, {"authorization": f"HMAC {signature}"})
+
+
+def card_of(answer: httpx.Response) -> str:
+    assert answer.status_code == 200
+    return "\n".join(
+        each.get("text") or each["codeSnippet"] for each in answer.json()["attachments"][0]["content"]["body"]
+    )
+
+
+def waiting(front: Running, **fields: Any) -> None:
+    made(front, "t1", "input_required", **{"kind": "troubleshoot", "title": "load <b>stock</b>", **fields})
+
+
+async def test_what_waits_and_a_task_are_shown_as_plain_text(chat: Running) -> None:
+    assert await said(chat, "waiting") == f"Nothing waits in project {PROJECT}."
+    waiting(chat, escalation={"to": "human", "code": "no_memory", "needs": []})
+    assert await said(chat, "waiting") == "t1: load <b>stock</b> (no_memory)"
+    assert "load <b>stock</b> needs you" in await said(chat, "show t1")
+    assert "is not a task of project" in await said(chat, "show t2")
+    assert "approve APPROVAL HASH" in await said(chat, "")
+    assert "load \\<b\\>stock" in card_of(await teams(chat, "waiting"))
+
+
+async def test_exactly_the_text_that_was_shown_is_approved_and_once(chat: Running) -> None:
+    digits = pending(chat).artifact_sha256[:12]
+    shown = await said(chat, "approvals")
+    assert f"approve a1 {digits}" in shown
+    assert "rm " not in shown
+    assert "is not that of the text" in await said(chat, f"approve a1 {digits[:8]}")
+    assert "is not that of the text" in await said(chat, f"approve a1 {'0' * 12}")
+    assert "needs approve APPROVAL HASH" in await said(chat, "approve a1")
+    assert "needs reject APPROVAL HASH REASON" in await said(chat, f"reject a1 {digits}")
+    assert "needs a person" in await said(chat, f"approve a1 {digits}", "U2")
+    assert not chat.house.of_type(ApprovalDecided)
+    for _ in range(2):
+        assert "a1 is approved by ann" in card_of(await teams(chat, f"approve a1 {digits}"))
+    assert "comes too late" in await said(chat, f"reject a1 {digits} too dear")
+    (decided,) = chat.house.of_type(ApprovalDecided)
+    assert (decided.approval_id, decided.decision, decided.by) == ("a1", "approved", "ann")
+    assert await said(chat, "approvals") == f"No approval waits in project {PROJECT}."
+
+
+async def test_a_text_too_long_for_the_chat_is_neither_shown_nor_decided_there(chat: Running) -> None:
+    digits = pending(chat, artifact="x" * (TEXT_CHARS + 1)).artifact_sha256[:12]
+    shown = await said(chat, "approvals")
+    assert "too long to be shown here" in shown
+    assert "xxx" not in shown
+    assert "too long to be shown here" in await said(chat, f"reject a1 {digits} no")
+    assert not chat.house.of_type(ApprovalDecided)
+
+
+async def test_a_text_to_approve_is_shown_character_by_character(chat: Running) -> None:
+    artifact = "rm *a* && echo <b>\n\n  ~c~ _d_"
+    pending(chat, artifact=artifact)
+    assert artifact in await said(chat, "approvals")
+    body = (await teams(chat, "approvals")).json()["attachments"][0]["content"]["body"]
+    assert body[-1] == {"type": "CodeBlock", "codeSnippet": artifact, "language": "PlainText"}
+
+
+async def test_what_was_changed_and_an_outcome_are_reported_as_the_person(chat: Running) -> None:
+    waiting(chat, waiting_for="outcome", proposal="Restart it", attempt=1)
+    await chat.me.post("/v1/tasks", json={"kind": "troubleshoot", "description": "d", "task_id": "t1"})
+    assert "must be succeeded" in await said(chat, "outcome t1 helped")
+    assert "Reported for task t1" in await said(chat, "changed t1 raised the &lt;quota&gt; to 40 GB")
+    assert "Reported for task t1" in await said(chat, "outcome t1 failed still full")
+    fixed, failed = chat.house.of_type(TaskOutcomeReported)
+    assert (fixed.outcome, fixed.fixed_by, fixed.note, fixed.by, fixed.by_kind) == (
+        "succeeded", "something_else", "raised the <quota> to 40 GB", "ann", "person",
+    )  # fmt: skip
+    assert (failed.outcome, failed.fixed_by, failed.note) == ("failed", None, "still full")
+    assert "is not a task of project" in await said(chat, "changed t9 x")
+
+
+async def test_strangers_other_projects_and_unknown_words_are_refused_by_name(chat: Running) -> None:
+    assert "principal for the user U3" in await said(chat, "waiting", "U3")
+    assert "the principal gone" in await said(chat, "waiting", "U4")
+    assert "in project billing" in await said(chat, "waiting --project billing")
+    assert "project" in await said(chat, "waiting --project ../x")
+    assert "--project needs" in await said(chat, "waiting --project")
+    assert "drop is none of waiting" in await said(chat, "drop everything")
+    assert "is not that of source rooms" in card_of(await teams(chat, "waiting --project billing"))
+    assert (await push(chat, "chat", b"command=x&text=waiting&user_id=U1")).status_code == 401
+
+
+async def test_a_message_of_teams_is_signed_and_recent(chat: Running) -> None:
+    assert card_of(await teams(chat, "waiting")) == f"Nothing waits in project {PROJECT}."
+    other = base64.b64encode(b"another key").decode()
+    assert (await teams(chat, "waiting", key=other)).status_code == 401
+    assert (await teams(chat, "waiting", age_s=301)).status_code == 401
+    assert (await teams(chat, "waiting", timestamp="soon")).status_code == 400
+    assert (await teams(chat, "waiting", timestamp="2026-01-01T00:00:00")).status_code == 400
+    assert (await teams(chat, "waiting", text=None)).status_code == 400
+    assert "principal for the user 29:x" in card_of(await teams(chat, "waiting", **{"from": {"id": "29:x"}}))
+    assert (await push(chat, "rooms", b"[]", {"authorization": "HMAC x"})).status_code == 401
+
+
+async def test_a_token_of_teams_that_is_no_base64_is_refused_by_name(chat: Running, tmp_path: Path) -> None:
+    configured(chat, tmp_path, SOURCES.replace(TOKEN, "plain!"))
+    answer = await teams(chat, "waiting")
+    assert answer.status_code == 401, "the file's fault is for those who may push"
+
+
+@pytest.mark.parametrize(
+    "text", ["approve", "approve a1", "reject a1 0123", "outcome t1", "changed t1", "x", "--project"]
+)
+def test_a_command_without_its_words_is_refused(text: str) -> None:
+    with pytest.raises(Permanent):
+        command_in(text)

@@ -1,0 +1,122 @@
+"""The console in Chromium in front of a house in memory: what a running stack shows only by accident."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from agents.router_house import NOW, PROJECT
+from playwright.async_api import Browser, Page, expect
+from ui.browser import ConsoleBrowser
+from ui.console_project import shows_decisions
+from ui.http_front import Running, made
+from ui.test_approvals import pending
+
+from counterpoint.proto.approvals import ApprovalDecided
+from counterpoint.proto.decisions import DecisionMade
+
+NOW_PAGE = f"/#/now?project={PROJECT}"
+FLOOD = 10_000
+PORTION = 200
+
+
+@pytest.fixture
+async def console(chromium: Browser, front: Running) -> AsyncIterator[ConsoleBrowser]:
+    """The console of the house. Nothing may be logged as an error."""
+    console = ConsoleBrowser(chromium, front.url)
+    yield console
+    await console.close()
+    assert not console.errors
+
+
+async def opened(console: ConsoleBrowser, front: Running, name: str, **options: Any) -> Page:
+    page = await console.page(front.house.token_of(name), **options)
+    await page.goto(NOW_PAGE)
+    await page.get_by_text("live", exact=True).wait_for()
+    return page
+
+
+def decided(front: Running, *numbers: int) -> None:
+    for number in numbers:
+        front.house.send(
+            DecisionMade(
+                decision_id=f"d{number}", task_id="t1", project=PROJECT, agent="manager", decision_type="plan",
+                decision=f"step {number}", reasoning="because " * 20, made_at=NOW,
+            ),
+            PROJECT,
+        )  # fmt: skip
+
+
+async def test_of_two_who_decide_one_wins_and_the_other_is_told(front: Running, console: ConsoleBrowser) -> None:
+    approval = pending(front, expires_at=NOW.replace(year=2099))
+    made(front, "t1", "input_required", waiting_for="approval")
+    ann, bob = await opened(console, front, "ann"), await opened(console, front, "bob")
+    for page, button in ((ann, "Approve"), (bob, "Reject")):
+        await page.get_by_role("button", name=f"{button}:").click()
+        dialog = page.get_by_role("dialog")
+        await expect(dialog.locator("pre")).to_have_text(approval.artifact)
+        await dialog.get_by_label("Reason").fill("seen")
+    await ann.get_by_role("dialog").get_by_role("button", name="Approve").click()
+    await expect(ann.get_by_role("dialog")).to_have_count(0)
+    await expect(ann.locator("li.need").filter(has_text="a proposal")).to_have_count(0)
+    await bob.get_by_role("dialog").get_by_role("button", name="Reject").click()
+    await expect(bob.get_by_role("dialog").get_by_role("alert")).to_contain_text("was approved by ann")
+    (sent,) = front.house.of_type(ApprovalDecided)
+    assert (sent.decision, sent.by, sent.reason) == ("approved", "ann", "seen")
+    await bob.keyboard.press("Escape")
+    await expect(bob.locator("li.need").filter(has_text="a proposal")).to_have_count(0)
+
+
+async def test_a_gap_is_marked_where_decisions_are_missing(front: Running, console: ConsoleBrowser) -> None:
+    decided(front, 1, 2)
+    front.house.forget()
+    decided(front, 3)
+    page = await console.page(front.house.token_of("ann"))
+    await page.goto(f"{NOW_PAGE}&from=1")
+    await expect(page.locator(".decisions li.marker.gap")).to_contain_text("deleted by retention")
+    await expect(page.locator(".decisions li").first).to_contain_text("step 3")
+    await expect(page.locator(".decisions li").filter(has_text="step 2")).to_have_count(0)
+
+
+async def test_ten_thousand_decisions_are_kept_and_a_portion_is_shown(front: Running, console: ConsoleBrowser) -> None:
+    page = await opened(console, front, "ann")
+    decided(front, *range(FLOOD))
+    await shows_decisions(page, FLOOD)
+    rows = page.locator(".decisions li")
+    await expect(rows.first).to_contain_text(f"step {FLOOD - 1}")
+    assert await rows.count() <= PORTION
+    await page.get_by_role("searchbox").fill("step 1234")
+    await expect(rows).to_have_count(1)
+    await page.get_by_role("searchbox").fill("")
+    await expect(rows).to_have_count(PORTION)
+    await page.get_by_role("button", name="Older ones").click()
+    await expect(rows).to_have_count(2 * PORTION)
+
+
+async def test_what_did_you_change_is_asked_and_answered(front: Running, console: ConsoleBrowser) -> None:
+    needs = [{"kind": "outcome", "what": "what was changed", "how": "counterpoint outcome"}]
+    made(front, "t1", "completed", resolution="resolved", needs=needs, attempt=1, title="the door stuck")
+    page = await opened(console, front, "ann")
+    await page.get_by_role("button", name="What did you change?: the door stuck").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_role("button", name="Answer").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("Write what fixed it")
+    await dialog.get_by_label("What fixed it").fill("Oiled the hinge.")
+    await dialog.get_by_role("button", name="Answer").click()
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    reported = [each for each in front.house.log if each.type.endswith("outcome_reported.v1")]
+    assert [(one.message.fixed_by, one.message.note) for one in reported] == [("something_else", "Oiled the hinge.")]
+
+
+async def test_a_project_is_changed_in_the_address_and_kept(front: Running, console: ConsoleBrowser) -> None:
+    made(front, "t1", "working", title="of the orders")
+    page = await opened(console, front, "ann")
+    await page.get_by_role("link", name="of the orders").wait_for()
+    await page.get_by_label("Project").fill("elsewhere")
+    await page.keyboard.press("Enter")
+    await page.get_by_text("Nothing is open.").wait_for()
+    assert "project=elsewhere" in page.url
+    await page.goto("about:blank")
+    await page.goto("/")
+    await expect(page.get_by_label("Project")).to_have_value("elsewhere")
+    await page.get_by_role("button", name="Sign out").click()
+    await page.get_by_role("dialog", name="Sign in to Counterpoint").wait_for()

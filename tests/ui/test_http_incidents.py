@@ -1,0 +1,126 @@
+"""Open incidents, the decisions of a project and the card of a task over HTTP."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from agents.router_house import NOW, PROJECT
+from ui.http_front import Running, made
+
+from counterpoint.proto.decisions import DecisionMade
+
+JOB = {"job": {"namespace": "prod", "name": "orders.fetch"}}
+
+
+def downstream(kind: str, name: str, hops: int, owner: str | None = None, edge: str = "data") -> dict[str, Any]:
+    return {"kind": kind, "namespace": "prod", "name": name, "hops": hops, "edge": edge, "owner": owner}
+
+
+async def listed(front: Running, **params: Any) -> Any:
+    response = await front.me.get("/v1/incidents", params=params)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+async def test_what_is_open_is_listed_by_severity_and_age(front: Running) -> None:
+    for hours, (task_id, state, priority) in enumerate(
+        [
+            ("low", "working", "low"),
+            ("new", "working", "high"),
+            ("old", "input_required", "high"),
+            ("first", "submitted", "urgent"),
+            ("over", "completed", "urgent"),
+        ]
+    ):
+        made(front, task_id, state, priority=priority, submitted_at=NOW - timedelta(hours=hours))
+    found = await listed(front)
+    assert [one["task_id"] for one in found["items"]] == ["first", "old", "new", "low"]
+    assert (found["total"], found["complete"]) == (4, True)
+    shorter = await listed(front, limit=2)
+    assert ([one["task_id"] for one in shorter["items"]], shorter["total"], shorter["complete"]) == (
+        ["first", "old"],
+        4,
+        False,
+    )
+
+
+async def test_an_incident_says_how_often_it_failed_and_who_is_hit(front: Running) -> None:
+    rows = [
+        downstream("job", "orders.clean", 1, "team-ingest"),
+        downstream("job", "orders.clean", 1, "team-ingest", "control"),
+        downstream("dataset", "orders.csv", 2, "team-sales"),
+        downstream("dataset", "orders.parquet", 3),
+    ]
+    context = {
+        "owner": "team-ingest",
+        "repeats": {"count": 7},
+        "affected_count": 3,
+        "failed_at": "2026-03-02T02:00:00Z",
+        "previous_incident": "incident-1",
+    }
+    findings = {"downstream": rows}
+    made(
+        front, "t1", "input_required", kind="troubleshoot", target=JOB, context=context, findings=findings,
+        error_message="OSError: no space left", waiting_for="override",
+        escalation={"to": "human", "code": "repeated_failure", "needs": []},
+    )  # fmt: skip
+    (one,) = (await listed(front))["items"]
+    assert one["title"] == "orders.fetch failed: OSError: no space left"
+    assert (one["count"], one["affected"], one["owner"], one["job"]) == (7, 3, "team-ingest", "prod/orders.fetch")
+    assert one["hit"] == {"jobs": 1, "datasets": 2, "owners": ["team-ingest", "team-sales"]}
+    assert (one["to"], one["code"], one["waiting_for"], one["previous"]) == (
+        "human", "repeated_failure", "override", "incident-1",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        None,
+        {"downstream": "x", "repeats": 3, "owner": 7},
+        {"downstream": [{"kind": 1}, "x"], "repeats": {"count": "x"}},
+    ],
+)
+async def test_facts_of_a_sender_are_not_trusted_to_have_a_form(front: Running, context: Any) -> None:
+    made(front, "t1", "working", context=context)
+    (one,) = (await listed(front))["items"]
+    assert (one["count"], one["hit"], one.get("owner")) == (1, {"jobs": 0, "datasets": 0, "owners": []}, None)
+
+
+async def test_before_the_developer_looked_the_sender_says_who_is_hit(front: Running) -> None:
+    made(front, "t1", "working", context={"downstream": [downstream("job", "late", 1, "team-late")]})
+    (one,) = (await listed(front))["items"]
+    assert one["hit"] == {"jobs": 1, "datasets": 0, "owners": ["team-late"]}
+
+
+async def test_who_may_not_read_sees_nothing(front: Running) -> None:
+    made(front, "t1", "working")
+    async with front.as_principal("ben", "submit") as ben:
+        for path in ("/v1/incidents", "/v1/decisions", "/v1/tasks/t1/card"):
+            assert (await ben.get(path)).status_code == 403
+    async with front.as_principal("eve", "read", projects=("other",)) as eve:
+        assert (await eve.get("/v1/incidents")).status_code == 403
+
+
+async def test_decisions_are_listed_newest_first_with_their_position(front: Running) -> None:
+    for number in range(3):
+        decided = DecisionMade(
+            decision_id=f"d{number}", task_id="t1", project=PROJECT, agent="manager", decision_type="plan",
+            decision=f"step {number}", reasoning="x", made_at=NOW,
+        )  # fmt: skip
+        front.house.put("decisions", f"d{number}", decided.model_dump(mode="json", exclude_none=True))
+    first = (await front.me.get("/v1/decisions", params={"limit": 2})).json()
+    assert [one["decision_id"] for one in first["items"]] == ["d2", "d1"]
+    assert first["items"][0]["seq"] > first["items"][1]["seq"]
+    rest = (await front.me.get("/v1/decisions", params={"cursor": first["next_cursor"]})).json()
+    assert ([one["decision_id"] for one in rest["items"]], rest["next_cursor"]) == (["d0"], None)
+
+
+async def test_the_card_has_the_sections_of_the_command_line(front: Running) -> None:
+    made(front, "t1", "working", kind="troubleshoot", error_message="OSError: disk full", target=JOB)
+    card = (await front.me.get("/v1/tasks/t1/card")).json()
+    assert card["title"] == "orders.fetch failed: OSError: disk full"
+    assert {"failed", "error"} <= {each["label"] for each in card["sections"]}
+    (error,) = [each for each in card["sections"] if each["label"] == "error"]
+    assert (error["style"], error["lines"]) == ("code", ["OSError: disk full"])
+    assert (await front.me.get("/v1/tasks/nothing/card")).status_code == 404

@@ -1,0 +1,145 @@
+"""Drafts of postmortems and runbooks: quotes with their sources, marked gaps, and nothing that comes to life."""
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+from ui.cli_data import incident
+from ui.cli_server import Played
+from ui.lesson_strategies import TEXTS
+
+from counterpoint.card.draft import DraftForm, IncidentRecords, draft
+from counterpoint.cli.main import app
+from counterpoint.proto.attempts import Attempt
+from counterpoint.proto.line import Action
+from counterpoint.proto.tasks import Task
+
+AT = datetime(2026, 11, 17, 6, tzinfo=UTC)
+EVIL = "![x](http://evil.example/a.png) <script>alert(1)</script> [here](javascript:x) https://evil.example @everyone"
+both = pytest.mark.parametrize("form", list(DraftForm))
+GENERATED = re.compile(r"(#{1,3} |- )?[\w :;,.()*'/-]*")
+"""A line of ours once its quotes are taken out."""
+
+
+def attempt(number: int, outcome: str, **more: Any) -> Attempt:
+    """An attempt at the incident."""
+    body = {"attempt_id": f"a{number}", "task_id": "t", "project": "orders", "attempt": number, "description": "x"}
+    rest = {"tried": f"thing {number}", "outcome": outcome, "by": "ada", "at": AT, "decided_at": AT}
+    return Attempt.model_validate(body | rest | more)
+
+
+def records(*attempts: Attempt, actions: tuple[Action, ...] = (), **more: Any) -> IncidentRecords:
+    """The records of an incident that has ended."""
+    ended = {"state": "completed", "resolution": "resolved", "ended_at": "2026-11-17T07:00:00Z", "waiting_for": None}
+    return IncidentRecords(Task.model_validate(incident(**ended) | more), attempts, actions)
+
+
+def outside(text: str) -> list[str]:
+    """The lines of a draft outside of blocks, without the code within them."""
+    found, fence = [], ""
+    for line in text.split("\n"):
+        if not fence and (opened := re.fullmatch(r"(`{3,})(text|json)", line)):
+            fence = opened[1]
+        elif fence and line == fence:
+            fence = ""
+        elif not fence:
+            found.append(re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", line))
+    assert fence == ""
+    return found
+
+
+def test_a_postmortem_states_what_the_records_hold_and_names_each_source() -> None:
+    action = Action.model_validate(
+        {
+            "action_id": "x",
+            "task_id": "t",
+            "agent": "developer",
+            "kind": "propose",
+            "reasoning": "a runbook fits",
+            "at": AT,
+        }
+    )
+    fix = attempt(2, "succeeded", note="It was full.", cause="The cache was never emptied.", verification="dig answers")
+    text = draft(records(attempt(1, "failed"), fix, actions=(action,)), DraftForm.POSTMORTEM)
+    for expected in (
+        "- Reported by `counterpoint/lineage` at 2026-11-17 05:30:20 UTC (task)",
+        "- Owner: `team-ingest` (events)",
+        "- 1 hops downstream: `ns/clean_orders`, owner `team-ingest` (lineage)",
+        "- 2026-11-17 06:00:00 UTC: `developer`, `propose`: `a runbook fits` (action)",
+        "```text\nThe cache was never emptied.\n```",
+        "Outcome: `failed`, `reported` by `ada` at 2026-11-17 06:00:00 UTC. Tried:\n\n```text\nthing 1\n```",
+        "Attempt 2, `reported` by `ada`.",
+        "```text\ndig answers\n```",
+        "`runbooks/orders.md`, characters 10 to 94, version 1:",
+    ):
+        assert expected in text
+    assert "**Not recorded:** the cause." not in text
+    assert "**Not recorded:** the job." in text
+
+
+@both
+def test_every_gap_is_marked(form: DraftForm) -> None:
+    bare = records(findings=None, context=None, error_message=None, ended_at=None)
+    text = draft(bare, form)
+    gaps = ["the cause.", "the error message.", "the job.", "the systems.", "when it ended.", "who owns the job."]
+    gaps += ["how to verify that the fix works.", "a document that was cited."]
+    gaps += {
+        DraftForm.POSTMORTEM: ["who was affected.", "what was tried.", "what fixed it."],
+        DraftForm.RUNBOOK: ["a fix that worked.", "how to tell this cause from others before anything is changed."],
+    }[form]
+    for gap in gaps:
+        assert f"**Not recorded:** {gap}" in text
+
+
+def test_a_recovery_that_was_only_observed_is_not_called_the_fix() -> None:
+    text = draft(records(attempt(1, "succeeded", evidence="observed", by="lineage")), DraftForm.POSTMORTEM)
+    assert "**Not recorded:** whether it was the cause of the recovery" in text
+
+
+def test_what_was_only_tried_in_shadow_is_left_out() -> None:
+    assert "thing 1" not in draft(records(attempt(1, "succeeded", shadow=True)), DraftForm.RUNBOOK)
+
+
+def test_a_runbook_puts_the_fix_before_what_did_not_help() -> None:
+    text = draft(records(attempt(1, "failed"), attempt(2, "succeeded")), DraftForm.RUNBOOK)
+    assert text.index("## Fix") < text.index("thing 2") < text.index("## Did not help") < text.index("thing 1")
+
+
+@both
+@settings(max_examples=40)
+@given(st.lists(TEXTS | st.just(EVIL), min_size=8, max_size=8))
+def test_texts_of_others_come_to_no_life(form: DraftForm, given_texts: list[str]) -> None:
+    one, two, three, four, five, six, seven, eight = (text or "x" for text in given_texts)
+    fix = attempt(1, "succeeded", tried=one, note=two, cause=three, verification=four, by=five, constraints=[six])
+    action = Action.model_validate(
+        {"action_id": "x", "task_id": "t", "agent": "a", "kind": "k", "reasoning": seven, "at": AT}
+    )
+    context = {"owner": eight, "failed_at": one, "log_url": two, "changed": [{"what": three, "after": four}]}
+    context |= {"affected": [{"namespace": five, "name": six, "failed_at": seven}]}
+    more = {"title": one, "description": two, "error_message": three, "context": context, "systems": [four]}
+    text = draft(records(fix, actions=(action,), **more), form)
+    assert [line for line in outside(text) if not GENERATED.fullmatch(line) or "//" in line] == []
+
+
+def test_the_command_writes_a_new_file_and_refuses_what_has_not_ended(api: Played, tmp_path: Any) -> None:
+    task = incident(state="completed", waiting_for=None, ended_at="2026-11-17T07:00:00Z")
+    name = task["task_id"]
+    api.on(f"GET /v1/tasks/{name}", (200, task), (200, task), (200, task), (200, incident()))
+    api.on(f"GET /v1/tasks/{name}/line", (200, {"items": [], "next_cursor": None}))
+    api.on("GET /v1/attempts", (200, {"items": [], "next_cursor": None}))
+    words = ["lessons", "draft", name, "--project", "orders", *api.options()]
+    shown = CliRunner().invoke(app, words)
+    assert shown.stdout.startswith("# Postmortem: ")
+    page = tmp_path / "draft.md"
+    written = CliRunner().invoke(app, [*words, "--runbook", "-o", str(page)])
+    assert written.exit_code == 0, written.output
+    assert "## Symptom" in page.read_text()
+    again = CliRunner().invoke(app, [*words, "-o", str(page)])
+    assert (again.exit_code, "exists" in again.stderr) == (1, True)
+    waiting = CliRunner().invoke(app, words)
+    assert (waiting.exit_code, "has not ended" in waiting.stderr) == (1, True)
+    assert CliRunner().invoke(app, [*words, "--runbook", "--postmortem"]).exit_code == 2
