@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.client import Gateway
+from counterpoint.client.replay import RecordedCall, RecordedGateway
+from counterpoint.developer.agent.lane_step import KEY
 from counterpoint.developer.handlers import OFFLINE, handle_delegated
 from counterpoint.developer.policies.lane_choice import choice_of, may_be_question
 from counterpoint.proto.errors import Denied, Transient
@@ -159,3 +161,10 @@ async def test_what_a_model_is_named_for_is_all_that_it_does() -> None:
     worked = await delivered(shelf, Scripted(model), failure())
     assert all(each.model is None for each in shelf.decisions())
     assert worked.outcome == "proposed"
+
+
+def test_a_replay_gives_the_lane_its_own_call_and_the_work_the_others() -> None:
+    call = RecordedCall(kind="generate", model="m", response={"text": "", "finish": "stop"})
+    recorded = RecordedGateway({KEY: call})
+    assert recorded.among(lambda key: key == KEY).model == "m"
+    assert recorded.among(lambda key: key != KEY).model is None, "no other model was named"

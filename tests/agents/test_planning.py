@@ -101,6 +101,8 @@ async def test_the_rules_write_a_plan_with_dependencies_providers_and_open_point
     assert "apache-airflow-providers-snowflake" in found["Connections and operators"]
     assert "Step 3 of invoices.md. Depends on 2." in found["Steps"]
     assert "BashOperator" not in (worked.text or ""), "a provider exists"
+    left_out = "- Passages of invoices.md that are code or name a stand-in for a provider are left out: 1."
+    assert left_out in found["Open points"]
     assert all(each.quote in (worked.text or "") for each in worked.findings.citations)
     assert not any("objection" in each for each in worked.findings.caveats), worked.findings.caveats
 

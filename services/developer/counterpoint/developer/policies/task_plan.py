@@ -1,5 +1,6 @@
 """Plans of tasks whose systems have providers: packages, steps with their dependencies, and open points. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,7 +38,7 @@ def task_plan(
 ) -> TaskPlan | None:
     """Return a plan from the steps of the best trusted passages, the providers, and what a model wrote; None without
     any of them."""
-    quoted, rows = _quoted_steps(evidence, calibration), provider_rows(evidence)
+    (quoted, left_out), rows = _quoted_steps(evidence, calibration), provider_rows(evidence)
     if not quoted and not rows and written is None:
         return None
     task, plan = message.task, PlanText()
@@ -54,20 +55,25 @@ def task_plan(
     plan.section("Alternatives", plan.lines(written, "alternatives"))
     by_model = (f"In the words of {written.by}:", plan.steps(written)) if written else ()
     plan.section("Steps", *by_model, *_as_stated(plan, quoted))
-    plan.section("Open points", _open_points(evidence, quoted), plan.lines(written, "open_points"))
+    plan.section("Open points", _open_points(evidence, quoted, left_out), plan.lines(written, "open_points"))
     claim = "\n".join([*(each.quote for each in quoted), *([written.text] if written else [])])
     return TaskPlan(plan.text(), tuple(plan.citations), claim)
 
 
-def _quoted_steps(evidence: Evidence, calibration: Calibration) -> list[Citation]:
-    """Return the passages of trusted documents about the task in which the provider index finds no stand-in."""
-    return [
-        cite(hit, passage)
-        for hit in evidence.found
-        if hit.trusted and hit.relevance >= calibration.topic.threshold
-        for passage in passages(hit.text, hit.markdown)
-        if objection_to(passage.text, evidence.providers) is None
-    ][:PLAN_STEPS]
+def _quoted_steps(evidence: Evidence, calibration: Calibration) -> tuple[list[Citation], list[str]]:
+    """Return the passages of trusted documents about the task, and the sources of those that have no place in a
+    plan."""
+    quoted: list[Citation] = []
+    left_out: list[str] = []
+    for hit in evidence.found:
+        if not hit.trusted or hit.relevance < calibration.topic.threshold:
+            continue
+        for passage in passages(hit.text, hit.markdown):
+            if objection_to(passage.text, evidence.providers) is None:
+                quoted.append(cite(hit, passage))
+            else:
+                left_out.append(hit.source)
+    return quoted[:PLAN_STEPS], left_out
 
 
 def _as_stated(plan: PlanText, quoted: Sequence[Citation]) -> list[str]:
@@ -82,7 +88,7 @@ def _as_stated(plan: PlanText, quoted: Sequence[Citation]) -> list[str]:
     return blocks
 
 
-def _open_points(evidence: Evidence, quoted: Sequence[Citation]) -> str:
+def _open_points(evidence: Evidence, quoted: Sequence[Citation], left_out: Sequence[str]) -> str:
     """Return what memory does not say, a line each."""
     stated = content_words("\n".join(each.quote for each in quoted))
     points = [
@@ -99,5 +105,9 @@ def _open_points(evidence: Evidence, quoted: Sequence[Citation]) -> str:
         points.append("- The task names no external system: say in `systems` which ones are meant.")
     if not quoted:
         points.append("- No trusted document states a step: ingest a runbook or an example.")
+    points += [
+        f"- Passages of {source} that are code or name a stand-in for a provider are left out: {number}."
+        for source, number in Counter(left_out).items()
+    ]
     points.append("- Confirm the order of the steps: documents state that of their own steps alone.")
     return "\n".join(points)
