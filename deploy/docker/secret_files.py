@@ -7,16 +7,16 @@ files: so the folder is for its owner alone, and the files in it are readable.
 
 import argparse
 import json
-import re
 import secrets
-from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from counterpoint.bus.permissions import nats_config
 from counterpoint.local.credentials import Credentials, load_credentials
 from counterpoint.local.postgres import PostgresUrls, roles_sql
 from counterpoint.local.private_files import private_folder
 from counterpoint.local.service import NATS_USERS, SERVICES
+from counterpoint.local.settings import local_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 GRAFANA = "grafana_password"
@@ -49,13 +49,11 @@ def files(credentials: Credentials, postgres: str = _POSTGRES, valkey: str = _VA
 
 
 def nats_conf(credentials: Credentials) -> str:
-    """Return `deploy/nats/nats.conf` with the passwords and the key of the streams."""
-    values: Mapping[str, str] = {
-        "COUNTERPOINT_NATS_STORE_KEY": credentials.nats_store_key,
-        **{f"COUNTERPOINT_NATS_PASSWORD_{user.upper()}": password for user, password in credentials.nats.items()},
-    }
-    text = (ROOT / "deploy" / "nats" / "nats.conf").read_text()
-    return re.sub(r"\$(COUNTERPOINT_\w+)", lambda variable: json.dumps(values[variable[1]]), text)
+    """Return `deploy/nats/nats.conf` with the passwords, the key of the streams, and `COUNTERPOINT_PUBLISHERS`."""
+    head = (ROOT / "deploy" / "nats" / "nats.conf").read_text().partition("\naccounts ")[0]
+    key = json.dumps(credentials.nats_store_key)
+    accounts = nats_config(credentials.nats, publishers=local_settings().publishers)
+    return head.replace("$COUNTERPOINT_NATS_STORE_KEY", key) + "\n" + accounts
 
 
 def write(folder: Path) -> None:
@@ -63,7 +61,8 @@ def write(folder: Path) -> None:
     private_folder(folder)
     if not (folder / GRAFANA).exists():
         _put(folder / GRAFANA, secrets.token_hex(24))
-    for name, content in files(load_credentials(folder / "secrets.json", NATS_USERS)).items():
+    users = tuple(dict.fromkeys((*NATS_USERS, *local_settings().publishers)))
+    for name, content in files(load_credentials(folder / "secrets.json", users)).items():
         _put(folder / name, content)
 
 

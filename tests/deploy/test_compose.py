@@ -16,6 +16,7 @@ import httpx
 import pytest
 from bus.small_house import eventually
 from deploy.compose import FILE, ROOT, read, secrets, settings
+from deploy.external import Configure
 from flows.test_settings import free_ports
 
 from counterpoint.local.credentials import Credentials, load_credentials
@@ -206,6 +207,20 @@ def test_a_second_run_writes_the_same_secrets(folder: Path, generator: ModuleTyp
     before = {path.name: path.read_text() for path in folder.iterdir()}
     generator.write(folder)
     assert {path.name: path.read_text() for path in folder.iterdir()} == before
+
+
+def test_the_bus_has_the_publishers_that_the_variable_names(
+    folder: Path, generator: ModuleType, configure: Configure
+) -> None:
+    before = (folder / "nats.conf").read_text()
+    assert "$" not in before.partition("accounts")[0]
+    assert before.partition("accounts")[0].count("key: ") == 1
+    configure("COUNTERPOINT_PUBLISHERS", '{"airflow": ["orders"]}')
+    generator.write(folder)
+    after = (folder / "nats.conf").read_text()
+    assert load_credentials(folder / "secrets.json", NATS_USERS).nats["airflow"] in after
+    assert '"airflow"' not in before
+    assert '"intake.orders.task"' in after or '"intake.orders.*"' in after
 
 
 def process(service: dict[str, Any], folder: Path, run: Path, places: Mapping[str, str]) -> dict[str, str]:
