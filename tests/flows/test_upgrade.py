@@ -24,7 +24,7 @@ ORDERS: dict[str, tuple[ServiceName, ...]] = {
     "memory last": ("lineage", "developer", "manager", "router", "memory"),
     "memory between": ("router", "developer", "memory", "lineage", "manager"),
 }
-RATE, IN_FLIGHT, BETWEEN = 20.0, 6, 3
+RATE, IN_FLIGHT, BETWEEN = 20.0, 6, 2
 """Tasks a second at most, tasks at once, and tasks that come in between two steps."""
 NEXT, CONTRACTION = "9998_next.sql", "9999_contraction.sql"
 
@@ -77,17 +77,24 @@ async def replaced(stack: Stack, tasks: Traffic, order: Sequence[ServiceName], c
         await more(tasks)
 
 
-def test_programs_of_an_earlier_release_are_found_before_what_is_installed(tmp_path: Path) -> None:
-    command = release(1, tmp_path)["memory"]
-    told = "import counterpoint.{0} as it; print(it.__file__)"
-    for name in (*SERVICES, "proto", "bus", "guard"):
-        said = subprocess.run([*command[:2], sys.executable, "-c", told.format(name)], capture_output=True, check=True)
-        assert Path(said.stdout.decode().strip()).is_relative_to(tmp_path)
+@pytest.fixture(scope="module")
+def last_release(tmp_path_factory: pytest.TempPathFactory) -> Commands:
+    """The programs of the last release, which are found before what is installed."""
+    folder = tmp_path_factory.mktemp("last")
+    commands = release(1, folder)
+    names = [f"counterpoint.{name}" for name in (*SERVICES, "proto", "bus", "guard")]
+    told = f"import importlib; print([importlib.import_module(name).__file__ for name in {names}])"
+    command = (*commands["memory"][:2], sys.executable, "-c", told)
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.count(str(folder)) == len(names), said
+    return commands
 
 
 @pytest.mark.timeout(600)
-async def test_the_services_of_the_last_release_are_replaced_under_traffic(tmp_path: Path) -> None:
-    async with under_traffic(tmp_path / "data", release(1, tmp_path)) as (stack, tasks):
+async def test_the_services_of_the_last_release_are_replaced_under_traffic(
+    tmp_path: Path, last_release: Commands
+) -> None:
+    async with under_traffic(tmp_path / "data", last_release) as (stack, tasks):
         await stack.migrate(COMMANDS)
         await more(tasks)
         await replaced(stack, tasks, ORDERS["memory between"], COMMANDS)

@@ -39,7 +39,7 @@ def examine(service: str, class_name: str, environment: Mapping[str, str]) -> It
             yield CheckResult.failed(check, f"COUNTERPOINT_{field}: {each['msg']}", _REMEDY)
     except SettingsError as wrong:
         field = str(wrong).partition('"')[2].partition('"')[0].upper()
-        yield CheckResult.failed(check, f"COUNTERPOINT_{field}: is not valid JSON", _REMEDY)
+        yield CheckResult.failed(check, f"COUNTERPOINT_{field}: is not valid JSON" if field else str(wrong), _REMEDY)
     except OSError as wrong:
         yield CheckResult.failed(check, f"COUNTERPOINT_NATS_CA: is no PEM file: {wrong.strerror}", _REMEDY)
     except Permanent as wrong:
