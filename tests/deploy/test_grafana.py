@@ -105,20 +105,21 @@ async def test_prometheus_answers_every_query(stack: Stack, tmp_path: Path) -> N
         f"--web.listen-address=127.0.0.1:{port}", "--log.level=error",
     )  # fmt: skip
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v1", trust_env=False) as http:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
 
             async def ask(query: str) -> list[Any]:
                 written = query.replace("$__rate_interval", "1m").replace("$service", ".+")
-                answer = await http.post("/query", data={"query": written})
+                answer = await http.post("/api/v1/query", data={"query": written})
                 assert answer.json()["status"] == "success", answer.text
                 found: list[Any] = answer.json()["data"]["result"]
                 return found
 
             async def scraped() -> bool:
                 try:
-                    return len(await ask("up == 1")) == len(SERVICES)
+                    is_ready = (await http.get("/-/ready")).is_success
                 except httpx.TransportError:
                     return False
+                return is_ready and len(await ask("up == 1")) == len(SERVICES)
 
             await eventually(scraped, "scraped")
             for query in queries():

@@ -2,7 +2,7 @@
 
 import pytest
 from memory_service.house import PERSON, House
-from memory_service.learning_project import GOOD, POISON, ingest, learn, there
+from memory_service.learning_project import GOOD, POISON, ingest, learn, there, wish
 
 from counterpoint.proto.commands import CommandReply, CommandRequest, TakeBackMemory
 from counterpoint.proto.ids import new_id
@@ -56,6 +56,7 @@ async def test_of_a_shared_item_it_counts_the_other_projects(house: House, proje
     preview = await previewed(house, "shared", "quarantine", document)
     assert preview.other_projects >= 2
     assert preview.out["documents"] == 1
+    await wish(house, "shared", "quarantine", store="documents", id=document)
 
 
 async def test_it_names_no_more_than_a_page_of_records(

@@ -304,7 +304,7 @@ def test_outside_of_a_cluster_its_api_must_be_given(tmp_path: Path) -> None:
 
 
 def test_the_manifest_grants_what_the_watcher_asks_for_and_runs_the_command() -> None:
-    parts = list(yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "event-watcher.yaml").read_text()))
+    parts = list(yaml.safe_load_all((ROOT / "deploy" / "event-watcher.yaml").read_text()))
     kinds = {part["kind"]: part for part in parts}
     assert kinds["ClusterRole"]["rules"] == [
         {"apiGroups": [""], "resources": ["events"], "verbs": ["get", "list", "watch"]}

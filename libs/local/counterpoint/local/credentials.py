@@ -1,5 +1,6 @@
 """The secrets of one stack, generated once and stored in a file that only its user may read."""
 
+import json
 from datetime import datetime, timedelta
 from pathlib import Path
 from secrets import token_hex, token_urlsafe
@@ -41,6 +42,11 @@ class Credentials(BaseModel):
     """The encryption key of the streams on disk; empty in an older file."""
     installation: str = ""
     """The id of this installation, which its database carries; empty in an older file."""
+
+    @property
+    def signing_keys_setting(self) -> str:
+        """The signing keys as memory's setting has them: JSON, without the times at which they were made."""
+        return json.dumps([key.model_dump(exclude={"made_at"}) for key in self.signing_keys])
 
     @classmethod
     def make(cls) -> "Credentials":

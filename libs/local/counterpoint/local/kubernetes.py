@@ -1,6 +1,5 @@
 """The Secrets of the chart, as objects of Kubernetes."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,7 +60,7 @@ def _workloads(credentials: Credentials, engines: EngineUrls) -> dict[str, dict[
     found = {name: _bus(credentials, engines, name) for name in NATS_SERVICES}
     memory = {
         "POSTGRES_URL": urls.memory,
-        "SIGNING_KEYS": json.dumps([key.model_dump() for key in credentials.signing_keys]),
+        "SIGNING_KEYS": credentials.signing_keys_setting,
         "AUDIT_KEY": credentials.audit_key,
         "ADMIN_TOKEN": credentials.admin_token,
         "VALKEY_URL": engines.valkey and _with_password(engines.valkey, credentials.valkey),

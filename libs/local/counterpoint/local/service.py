@@ -1,6 +1,5 @@
 """The five services and the two jobs that precede them: their commands and environments."""
 
-import json
 import re
 import sys
 from collections.abc import Mapping
@@ -165,11 +164,10 @@ def _listener(name: ServiceName, server: str, wiring: ServiceParameters) -> dict
 def _own(name: ServiceName, wiring: ServiceParameters) -> dict[str, str]:
     match name:
         case "memory":
-            keys = [key.model_dump(exclude={"made_at"}) for key in wiring.credentials.signing_keys]
             return {
                 "COUNTERPOINT_POSTGRES_URL": wiring.postgres.memory,
                 "COUNTERPOINT_VALKEY_URL": wiring.valkey_url,
-                "COUNTERPOINT_SIGNING_KEYS": json.dumps(keys),
+                "COUNTERPOINT_SIGNING_KEYS": wiring.credentials.signing_keys_setting,
                 "COUNTERPOINT_ADMIN_TOKEN": wiring.credentials.admin_token,
                 "COUNTERPOINT_AUDIT_KEY": wiring.credentials.audit_key,
             } | _gateway(wiring)
