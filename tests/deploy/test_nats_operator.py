@@ -89,6 +89,7 @@ def test_a_subject_contains_another(wide: str, narrow: str, contained: bool) -> 
     assert contains(wide, narrow) is contained
 
 
+@pytest.mark.slow
 async def test_the_house_runs_by_credentials_files_and_client_certificates(
     operator: Operator, tls: Certificates, configure: Configure, tmp_path: Path
 ) -> None:
