@@ -175,6 +175,7 @@ def test_a_wrong_passphrase_and_a_later_release_are_refused(file: Path) -> None:
     assert problem(file, version="0.0.9").startswith("backup_later")
 
 
+@pytest.mark.slow
 async def test_the_audit_log_of_a_backup_is_verified_as_that_of_the_house(
     opened: OpenedBackup, http: httpx.AsyncClient
 ) -> None:

@@ -146,6 +146,7 @@ async def test_a_folder_that_was_deleted_is_built_again(house: House, project: s
     assert await cypher(house, project, "MATCH (a:Action) RETURN a.action_id ORDER BY a.seq") == drawn
 
 
+@pytest.mark.slow
 async def test_an_engine_that_does_not_answer_holds_up_no_commit_and_no_search(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
