@@ -19,7 +19,7 @@ Answered = tuple[int, Any] | tuple[int, Any, dict[str, str]]
 
 
 @dataclass
-class Asked:
+class ForgeRequest:
     """A request."""
 
     method: str
@@ -63,12 +63,12 @@ class ScriptedForge:
     url: str = ""
     clock: datetime = datetime(2026, 3, 2, 3, 0, 0, tzinfo=UTC)
     issues: dict[int, Issue] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[ForgeRequest] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
     renamed: str | None = None
     locked: bool = False
-    before: Callable[[Asked], Answered | None] = lambda asked: None
-    hang: Callable[[Asked], bool] = lambda asked: False
+    before: Callable[[ForgeRequest], Answered | None] = lambda asked: None
+    hang: Callable[[ForgeRequest], bool] = lambda asked: False
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     hangs: asyncio.Event = field(default_factory=asyncio.Event)
     released: asyncio.Event = field(default_factory=asyncio.Event)
@@ -94,7 +94,7 @@ class ScriptedForge:
         """The comments on an issue, oldest first."""
         return [comment["body"] for comment in self.issues[number].comments.values()]
 
-    def writes(self) -> list[Asked]:
+    def writes(self) -> list[ForgeRequest]:
         return [asked for asked in self.asked if asked.writes]
 
     # the state
@@ -132,7 +132,7 @@ class ScriptedForge:
             method, target = head[0].split()[:2]
             parts = urlsplit(target)
             query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-            asked = Asked(method, parts.path, query, headers, json.loads(content) if content else None)
+            asked = ForgeRequest(method, parts.path, query, headers, json.loads(content) if content else None)
             self.asked.append(asked)
             hangs = self.hang(asked)
             status, body, *more = (0, None) if hangs else self.before(asked) or self.answer(asked)
@@ -152,7 +152,7 @@ class ScriptedForge:
         finally:
             writer.close()
 
-    def answer(self, asked: Asked) -> Answered:
+    def answer(self, asked: ForgeRequest) -> Answered:
         """Answer a request by the rules of the dialect."""
         dialect = {"github": _github, "gitea": _gitea, "gitlab": _gitlab}[self.kind]
         given = asked.headers.get("authorization" if self.kind != "gitlab" else "private-token", "")
@@ -185,7 +185,7 @@ class ScriptedForge:
             return 301, None, {"Location": f"{self.url}/api/v3/repositories/99/issues/4"}
         return issue
 
-    def listed(self, asked: Asked) -> list[Issue]:
+    def listed(self, asked: ForgeRequest) -> list[Issue]:
         """The issues that a list shows, in its order."""
         since = asked.query.get("since") or asked.query.get("updated_after")
         found = [issue for issue in self.issues.values() if issue.gone is None]
@@ -193,7 +193,7 @@ class ScriptedForge:
             return [issue for issue in found if issue.changed >= datetime.fromisoformat(since)]
         return sorted(found, key=lambda issue: -issue.number)
 
-    def page(self, asked: Asked, rows: list[Any]) -> Answered:
+    def page(self, asked: ForgeRequest, rows: list[Any]) -> Answered:
         number = int(asked.query.get("page", 1))
         shown, more = rows[(number - 1) * PAGE : number * PAGE], len(rows) > number * PAGE
         headers = {"Link": f'<http://elsewhere.example.com/?page={number + 1}>; rel="next"'} if more else {}
@@ -227,7 +227,7 @@ def _github_comment(number: int, comment: dict[str, Any]) -> dict[str, Any]:
     return {"id": number, "body": comment["body"], "user": user, "updated_at": _moment(comment["at"])}
 
 
-def _github(forge: ScriptedForge, asked: Asked, parts: list[str]) -> Answered:
+def _github(forge: ScriptedForge, asked: ForgeRequest, parts: list[str]) -> Answered:
     match asked.method, parts:
         case "GET", ["issues"]:
             pulls = [{"number": 9000, "pull_request": {}}] if asked.query.get("type") != "issues" else []
@@ -245,7 +245,7 @@ def _github(forge: ScriptedForge, asked: Asked, parts: list[str]) -> Answered:
     return 404, {"message": "no such path"}
 
 
-def _github_on(forge: ScriptedForge, asked: Asked, method: str, issue: Issue, rest: list[str]) -> Answered:
+def _github_on(forge: ScriptedForge, asked: ForgeRequest, method: str, issue: Issue, rest: list[str]) -> Answered:
     match method, rest:
         case "GET", []:
             return 200, _github_issue(forge, issue)
@@ -269,7 +269,7 @@ def _github_on(forge: ScriptedForge, asked: Asked, method: str, issue: Issue, re
     return 404, {"message": "no such path"}
 
 
-def _gitea(forge: ScriptedForge, asked: Asked, parts: list[str]) -> Answered:
+def _gitea(forge: ScriptedForge, asked: ForgeRequest, parts: list[str]) -> Answered:
     match asked.method, parts:
         case "GET", ["labels"]:
             return forge.page(asked, [{"id": each, "name": name} for name, each in forge.labels.items()])
@@ -319,7 +319,7 @@ def _gitlab_note(number: int, comment: dict[str, Any]) -> dict[str, Any]:
     return {"id": number, "body": comment["body"], "author": author, "system": False, "updated_at": at}
 
 
-def _gitlab(forge: ScriptedForge, asked: Asked, parts: list[str]) -> Answered:
+def _gitlab(forge: ScriptedForge, asked: ForgeRequest, parts: list[str]) -> Answered:
     match asked.method, parts:
         case "GET", ["users"]:
             return 200, [{"id": 5, "username": asked.query["search"]}]
@@ -337,7 +337,7 @@ def _gitlab(forge: ScriptedForge, asked: Asked, parts: list[str]) -> Answered:
     return 404, {"message": "no such path"}
 
 
-def _gitlab_on(forge: ScriptedForge, asked: Asked, method: str, issue: Issue, rest: list[str]) -> Answered:
+def _gitlab_on(forge: ScriptedForge, asked: ForgeRequest, method: str, issue: Issue, rest: list[str]) -> Answered:
     match method, rest:
         case "GET", []:
             return 200, _gitlab_issue(forge, issue)
@@ -360,7 +360,7 @@ def _gitlab_on(forge: ScriptedForge, asked: Asked, method: str, issue: Issue, re
     return 404, {"message": "no such path"}
 
 
-def _comments_since(asked: Asked, issue: Issue) -> list[dict[str, Any]]:
+def _comments_since(asked: ForgeRequest, issue: Issue) -> list[dict[str, Any]]:
     since = asked.query.get("since")
     rows = [(number, comment) for number, comment in issue.comments.items()]
     if since:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from agents.issue_house import PROJECT, IssueHouse, completed, proposed, tracker_of
-from agents.scripted_forge import BOT, Asked, ScriptedForge, scripted_forge
+from agents.scripted_forge import BOT, ForgeRequest, ScriptedForge, scripted_forge
 
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.findings import Findings
@@ -217,7 +217,7 @@ async def test_a_router_that_is_killed_opens_exactly_one_issue(forge: ScriptedFo
     await house.tell(proposed())
     (due,) = [timer for timer in house.memory.timers if timer.type == IssueDue.TYPE]
 
-    def killed(asked: Asked) -> bool:
+    def killed(asked: ForgeRequest) -> bool:
         if asked.method == "POST" and asked.path.endswith("/issues"):
             if point == "after the call":
                 forge.answer(asked)
@@ -254,7 +254,7 @@ async def test_a_router_killed_at_any_call_ends_with_the_same_issue(forge: Scrip
             await house.tell(TaskFailed(task_id="incident-1", code="x", reason="y", attempts=1, findings=Findings()))
             seen = len(forge.asked)
 
-            def killed(asked: Asked, seen: int = seen, effect: bool = effect, at: int = calls) -> bool:
+            def killed(asked: ForgeRequest, seen: int = seen, effect: bool = effect, at: int = calls) -> bool:
                 if len(forge.asked) - seen != at:
                     return False
                 if effect:
@@ -290,7 +290,7 @@ async def test_a_label_that_a_killed_router_has_put_is_taken_away(forge: Scripte
     await house.tell(proposed())
     (due,) = [timer for timer in house.memory.timers if timer.type == IssueDue.TYPE]
 
-    def killed(asked: Asked) -> bool:
+    def killed(asked: ForgeRequest) -> bool:
         puts_labels = asked.path.endswith("/issues/1/labels") or "add_labels" in str(asked.body)
         if asked.writes and puts_labels:
             forge.answer(asked)
@@ -338,7 +338,7 @@ async def test_what_people_write_is_never_written_by_us(forge: ScriptedForge) ->
     await house.open()
     edits = 0
 
-    def meanwhile(asked: Asked) -> None:
+    def meanwhile(asked: ForgeRequest) -> None:
         nonlocal edits
         edits += 1
         forge.person_edits(1, title=f"Title {edits}", body=f"Words {edits}", assignees=["bea"])

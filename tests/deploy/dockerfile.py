@@ -34,7 +34,7 @@ class Stage:
         return found
 
     def pairs(self, instruction: str) -> dict[str, str]:
-        """What `ENV` or `LABEL` sets."""
+        """The names and values of an `ENV` or `LABEL` instruction."""
         words = [word for arguments in self.arguments(instruction) for word in shlex.split(arguments)]
         return dict(word.split("=", 1) for word in words)
 

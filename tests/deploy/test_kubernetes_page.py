@@ -1,4 +1,4 @@
-"""What docs/kubernetes.md tells its readers to type is legal, though it is not run on a cluster."""
+"""The commands of docs/kubernetes.md are legal; they are not run on a cluster."""
 
 from pathlib import Path
 

@@ -111,5 +111,5 @@ async def _listens(process: asyncio.subprocess.Process, port: int) -> bool:
 
 
 async def answers_in_clear(port: int, request: bytes) -> bytes:
-    """What a server answers to a request without TLS."""
+    """Return the reply of a server to a request without TLS."""
     return await ask(port, request, lambda received: b"\r\n" in received)

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-from agents.scripted_forge import Asked, ScriptedForge, scripted_forge
+from agents.scripted_forge import ForgeRequest, ScriptedForge, scripted_forge
 from flows.own_stack import own_stack
 
 from counterpoint.local.stack import Stack
@@ -140,7 +140,7 @@ async def test_a_router_that_is_killed_at_a_call_opens_one_issue(tracked: Stack,
     """Killed when the forge has opened the issue and has not answered, and once more when it is searched."""
     kills = 0
 
-    def hang(asked: Asked) -> bool:
+    def hang(asked: ForgeRequest) -> bool:
         nonlocal kills
         opening = asked.method == "POST" and asked.path.endswith("/issues") and "killed-1" in str(asked.body)
         if opening and kills == 0:

@@ -13,7 +13,7 @@ TOKEN = "a-token"
 
 
 @dataclass
-class Asked:
+class ApiRequest:
     """One request as it came."""
 
     method: str
@@ -29,7 +29,7 @@ class Played:
 
     url: str
     answers: dict[str, list[tuple[int, Any]]] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[ApiRequest] = field(default_factory=list)
 
     def on(self, request: str, *answers: tuple[int, Any]) -> None:
         self.answers[request] = list(answers)
@@ -47,7 +47,7 @@ def playing() -> Iterator[Played]:
             parts = urlsplit(self.path)
             content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             played.asked.append(
-                Asked(
+                ApiRequest(
                     self.command,
                     parts.path,
                     dict(parse_qsl(parts.query)),

@@ -19,7 +19,7 @@ OPEN = {"/v1/schemas/{message_type}"}
 SIGN_IN = {"/v1/sign-in", "/v1/sign-out"}
 """They need no principal, but a page of the server as their origin."""
 OWN = {"/v1/whoami", "/v1/sign-in-codes"}
-"""What a principal asks about itself needs no role."""
+"""Requests of a principal about itself need no role."""
 OPERATIONS = [
     (method, path)
     for path, operations in HttpApi().openapi()["paths"].items()

@@ -13,15 +13,11 @@ if TYPE_CHECKING:
     from counterpoint.cli.api import ApiClient
 
 
-def _checked_id(given: str | None) -> str | None:
-    return None if given is None else check_id(given)
-
-
 @command("console", Panel.LOOK, "counterpoint console")
 def console(
     session: CommandSession,
     task: Annotated[
-        str | None, typer.Argument(metavar="TASK", help="The id of a task to show.", callback=_checked_id)
+        str | None, typer.Argument(metavar="TASK", help="The id of a task to show.", callback=check_id)
     ] = None,
 ) -> None:
     """Print the address of the console, with a code that signs a browser in once."""

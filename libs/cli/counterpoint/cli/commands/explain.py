@@ -5,14 +5,13 @@ from typing import Annotated
 import typer
 
 from counterpoint.cli.command import Panel, command
-from counterpoint.cli.commands.verify import _checked_id
-from counterpoint.cli.options import Limit
+from counterpoint.cli.options import Limit, check_id
 from counterpoint.cli.render.table import table
 from counterpoint.cli.session import CommandSession
 from counterpoint.proto.words import when
 
 RefusalId = Annotated[
-    str | None, typer.Argument(metavar="[REFUSAL]", help="The refusal's id.", callback=_checked_id, show_default=False)
+    str | None, typer.Argument(metavar="[REFUSAL]", help="The refusal's id.", callback=check_id, show_default=False)
 ]
 
 

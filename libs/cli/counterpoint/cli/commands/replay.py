@@ -20,15 +20,11 @@ ENDED = ("completed", "failed", "cancelled")
 POLICY_PARTS = ("calibration", "limits")
 
 
-def _checked_id(given: str | None) -> str | None:
-    return None if given is None else check_id(given)
-
-
 @command("replay", Panel.OPERATE, "counterpoint replay TASK --without attempts/ID")
 def replay(
     session: CommandSession,
     task: Annotated[
-        str | None, typer.Argument(metavar="TASK", help="The id of an ended task.", callback=_checked_id)
+        str | None, typer.Argument(metavar="TASK", help="The id of an ended task.", callback=check_id)
     ] = None,
     without: Annotated[
         str | None,

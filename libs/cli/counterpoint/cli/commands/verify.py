@@ -22,16 +22,10 @@ LAST_NOTES_BYTES = 200_000
 _PAGE = 1000
 
 
-def _checked_id(given: str | None) -> str | None:
-    return None if given is None else check_id(given)
-
-
 @command("verify", Panel.OPERATE, "counterpoint verify --task TASK")
 def verify(
     session: CommandSession,
-    task: Annotated[
-        str | None, typer.Option("--task", help="Export the proofs of a task.", callback=_checked_id)
-    ] = None,
+    task: Annotated[str | None, typer.Option("--task", help="Export the proofs of a task.", callback=check_id)] = None,
     checkpoints: Annotated[
         Path | None, typer.Option("--checkpoints", help="Compare with the checkpoints in a file.")
     ] = None,
