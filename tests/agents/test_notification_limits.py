@@ -117,3 +117,11 @@ def test_the_file_of_receivers_is_private_and_named_problems_show_no_secret(tmp_
         with pytest.raises(ReceiverError) as refused:
             load_receivers(None, None, False, file)
         assert "hush" not in str(refused.value)
+
+
+def test_a_receiver_that_is_no_table_is_refused_by_its_number(tmp_path: Path) -> None:
+    file = tmp_path / "receivers.toml"
+    file.write_text('receiver = ["https://hooks.example.com"]\n')
+    file.chmod(0o600)
+    with pytest.raises(ReceiverError, match="receiver 1"):
+        load_receivers(None, None, False, file)

@@ -1,10 +1,22 @@
 """Files of configuration with credentials: TOML that only its owner may read."""
 
 import tomllib
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+
+class NamedRow(BaseModel):
+    """A row of a file, known by its name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+
+
+Named = TypeVar("Named", bound=NamedRow)
 
 
 class PrivateFileError(ValueError):
@@ -27,6 +39,26 @@ def private_rows(file: Path, table: str) -> list[Any]:
     if set(content) - {table} or not isinstance(rows, list):
         raise PrivateFileError(f"may contain [[{table}]] tables only")
     return rows
+
+
+def named_models(
+    model: type[Named], rows: Sequence[Any], noun: str, limit: int, wrong: Callable[[str], Exception]
+) -> tuple[Named, ...]:
+    """Return the rows as models, each with a name of its own. Raises `wrong` for the first row at fault."""
+    if len(rows) > limit:
+        raise wrong(f"{len(rows)} {noun}s; at most {limit} are possible")
+    found = list[Named]()
+    for number, row in enumerate(rows, 1):
+        try:
+            found.append(model.model_validate(row))
+        except ValidationError as error:
+            where, problem = first_problem(error)
+            name = row.get("name", number) if isinstance(row, dict) else number
+            raise wrong(f"{noun} {number}: {where or name}: {problem}") from None
+    names = [each.name for each in found]
+    if len(set(names)) < len(names):
+        raise wrong(f"two {noun}s have the same name: {', '.join(sorted(names))}")
+    return tuple(found)
 
 
 def first_problem(error: ValidationError) -> tuple[str, str]:

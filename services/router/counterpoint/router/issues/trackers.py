@@ -5,17 +5,17 @@ Pure, except that `load_trackers` reads the file. A token is in no text form of 
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, StringConstraints, ValidationError, model_validator
+from pydantic import Field, SecretStr, StringConstraints, model_validator
 
 from counterpoint.proto.issues import TrackerName
 from counterpoint.proto.messages import ProjectName
 from counterpoint.proto.subjects import DEFAULT_PROJECT
 from counterpoint.proto.tasks import Kind, Priority
 from counterpoint.router.notify.receivers import INCIDENT_KINDS, EventName
-from counterpoint.router.private_file import PrivateFileError, first_problem, private_rows
+from counterpoint.router.private_file import NamedRow, PrivateFileError, named_models, private_rows
 
 ForgeKind = Literal["github", "gitlab", "gitea"]
 OPENED_BY_DEFAULT: tuple[EventName, ...] = ("proposed", "escalated", "approval_requested", "failed")
@@ -33,7 +33,7 @@ class TrackerError(ValueError):
     """A tracker is not configured correctly."""
 
 
-class Tracker(BaseModel):
+class Tracker(NamedRow):
     """One repository of a forge, and the rules that choose the tasks of `project` that become its issues.
 
     `url` is the address of the forge for people; `api` that of its interface, which follows from `url` without one.
@@ -43,8 +43,6 @@ class Tracker(BaseModel):
     `close`: an issue is closed when its task has ended. `private`: the host may have a private address. `clearance` is
     the highest label of text that the repository gets.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: TrackerName
     kind: ForgeKind
@@ -129,19 +127,4 @@ def load_trackers(file: Path | None) -> tuple[Tracker, ...]:
         rows = private_rows(file, "tracker")
     except PrivateFileError as error:
         raise TrackerError(f"{file} {error}") from error
-    if len(rows) > _TRACKERS_LIMIT:
-        raise TrackerError(f"{len(rows)} trackers; at most {_TRACKERS_LIMIT} are possible")
-    found = tuple(_tracker(row, number) for number, row in enumerate(rows, 1))
-    names = [tracker.name for tracker in found]
-    if len(set(names)) < len(names):
-        raise TrackerError(f"two trackers have the same name: {', '.join(sorted(names))}")
-    return found
-
-
-def _tracker(row: Any, number: int) -> Tracker:
-    try:
-        return Tracker.model_validate(row)
-    except ValidationError as error:
-        where, problem = first_problem(error)
-        name = row.get("name", number) if isinstance(row, dict) else number
-        raise TrackerError(f"tracker {number}: {where or name}: {problem}") from None
+    return named_models(Tracker, rows, "tracker", _TRACKERS_LIMIT, TrackerError)

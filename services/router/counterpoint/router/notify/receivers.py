@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, StringConstraints, ValidationError, model_validator
+from pydantic import Field, SecretStr, StringConstraints, model_validator
 
 from counterpoint.proto.messages import ProjectName
 from counterpoint.proto.tasks import Kind, Priority
 from counterpoint.router.notify.digest import DigestTimes
 from counterpoint.router.notify.quiet_hours import QuietHours
 from counterpoint.router.notify.summary import severity_level
-from counterpoint.router.private_file import PrivateFileError, first_problem, private_rows
+from counterpoint.router.private_file import NamedRow, PrivateFileError, named_models, private_rows
 from counterpoint.router.settings import RouterSettings
 
 ReceiverKind = Literal["webhook", "slack", "teams", "pagerduty", "alertmanager", "email", "datahub"]
@@ -49,7 +49,7 @@ class ReceiverError(ValueError):
     """A receiver is not configured correctly."""
 
 
-class Receiver(BaseModel):
+class Receiver(NamedRow):
     """One receiver and the rules that choose what it is told.
 
     `secret` signs webhooks (`whsec_...`), is the bot token of Slack, the routing key of PagerDuty, the access token of
@@ -60,8 +60,6 @@ class Receiver(BaseModel):
     told, `digest` the times at which it is told of many incidents at once. `platform` and `environment` are those of
     jobs in DataHub.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Name
     kind: ReceiverKind = "webhook"
@@ -162,21 +160,7 @@ def load_receivers(url: str | None, secret: str | None, private: bool, file: Pat
             rows += private_rows(file, "receiver")
         except PrivateFileError as error:
             raise ReceiverError(f"{file} {error}") from error
-    if len(rows) > _RECEIVERS_LIMIT:
-        raise ReceiverError(f"{len(rows)} receivers; at most {_RECEIVERS_LIMIT} are possible")
-    found = tuple(_receiver(row, number) for number, row in enumerate(rows, 1))
-    names = [receiver.name for receiver in found]
-    if len(set(names)) < len(names):
-        raise ReceiverError(f"two receivers have the same name: {', '.join(sorted(names))}")
-    return found
-
-
-def _receiver(row: dict[str, Any], number: int) -> Receiver:
-    try:
-        return Receiver.model_validate(row)
-    except ValidationError as error:
-        where, problem = first_problem(error)
-        raise ReceiverError(f"receiver {number}: {where or row.get('name', number)}: {problem}") from None
+    return named_models(Receiver, rows, "receiver", _RECEIVERS_LIMIT, ReceiverError)
 
 
 def key_of(secret: str) -> bytes:
