@@ -97,6 +97,17 @@ async def test_what_waits_and_a_task_are_shown_as_plain_text(chat: Running) -> N
     assert "load \\<b\\>stock" in card_of(await teams(chat, "waiting"))
 
 
+async def test_no_text_above_the_clearance_of_the_chat_leaves(chat: Running) -> None:
+    waiting(chat, description="a secret", escalation={"to": "human", "code": "no_memory", "needs": []})
+    approval = pending(chat, artifact="a secret")
+    for store, record_id in (("tasks", "t1"), ("approvals", "a1")):
+        chat.house.put(store, record_id, chat.house.one(store, record_id).body, label=2)
+    assert await said(chat, "waiting") == "t1: withheld (no_memory)"
+    replies = [await said(chat, words) for words in ("waiting", "show t1", "approvals")]
+    assert not any("secret" in reply or "stock" in reply or approval.artifact in reply for reply in replies)
+    assert "1 with a text above the clearance" in replies[2]
+
+
 async def test_exactly_the_text_that_was_shown_is_approved_and_once(chat: Running) -> None:
     digits = pending(chat).artifact_sha256[:12]
     shown = await said(chat, "approvals")

@@ -6,6 +6,7 @@ A command is answered in the chat, errors too: both show a reply only with statu
 import html
 import json
 import re
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qs
@@ -13,6 +14,7 @@ from urllib.parse import parse_qs
 from fastapi import Response
 from fastapi.responses import JSONResponse
 
+from counterpoint.guard.policy import policy
 from counterpoint.proto.errors import CounterpointError, Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.messages import ProjectName, Shape, utc_now
 from counterpoint.router.api.context import RequestContext, RouterResources
@@ -57,7 +59,7 @@ async def answer_chat(
 
 async def _answer(resources: RouterResources, source: WebhookSource, written: _Written) -> ChatReply:
     try:
-        command = command_in(written.text)
+        command = replace(command_in(written.text), clearance=policy().level(source.clearance))
         context = await _caller(resources, source, written.user, command.project)
         return await run_command(context, command)
     except CounterpointError as error:

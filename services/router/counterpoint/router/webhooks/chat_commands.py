@@ -1,6 +1,6 @@
 """Commands that people write in a chat, with the words of the command line. A reply is plain text."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from counterpoint.proto.approvals import STORE as APPROVALS
 from counterpoint.proto.approvals import Approval, ApprovalDecision, ShownApproval
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
-from counterpoint.proto.memory import List
+from counterpoint.proto.memory import Get, List
 from counterpoint.proto.messages import Id, ProjectName, Shape
 from counterpoint.proto.tasks import Task
 from counterpoint.proto.validation import parse
@@ -38,11 +38,15 @@ class ChatReply:
 
 @dataclass(frozen=True, slots=True)
 class ChatCommand:
-    """A command: its verb, what it is about, and the text after it. `project` is the one named by `--project`."""
+    """A command: its verb, what it is about, and the text after it. `project` is the one named by `--project`.
+
+    `clearance` is the level of the highest label of text that the reply may have.
+    """
 
     verb: str
     words: tuple[str, ...]
     project: str | None = None
+    clearance: int = 0
 
     def text_from(self, position: int) -> str:
         """Return the words from a position on as one text."""
@@ -99,22 +103,35 @@ async def run_command(context: RequestContext, command: ChatCommand) -> ChatRepl
 async def _waiting(context: RequestContext, command: ChatCommand) -> ChatReply:
     escalated, _ = await escalated_tasks(context, LISTED)
     recovered = await context.fetch(List(store="tasks", where={"needs": [{"kind": "outcome"}]}, limit=LISTED))
-    lines = [_line(task, task.escalation.code if task.escalation else "waits") for task in escalated]
-    lines += [_line(task, "recovered: what fixed it?") for task in records(recovered.items, Task)]
+    labels = {item.id: item.label for item in recovered.items} | await _labels(context, escalated)
+    withheld = {task_id for task_id, label in labels.items() if label > command.clearance}
+    lines = [_line(task, task.escalation.code if task.escalation else "waits", withheld) for task in escalated]
+    lines += [_line(task, "recovered: what fixed it?", withheld) for task in records(recovered.items, Task)]
     return ChatReply("\n".join(lines) or f"Nothing waits in project {context.project}.")
 
 
 async def _show(context: RequestContext, command: ChatCommand) -> ChatReply:
     task = await read_task(context, command.words[0])
-    return ChatReply(shortened(incident_text(summary_of(task, task.context or {})), TEXT_CHARS))
+    withheld = (await _labels(context, [task])).get(task.task_id, command.clearance + 1) > command.clearance
+    summary = summary_of(task, task.context or {}, withheld=withheld)
+    return ChatReply(shortened(incident_text(summary), TEXT_CHARS))
+
+
+async def _labels(context: RequestContext, tasks: Sequence[Task]) -> dict[str, int]:
+    """Return the labels of the records of tasks."""
+    answers = await context.memory().query(*(Get(store="tasks", id=task.task_id) for task in tasks))
+    return {item.id: item.label for answer in answers for item in answer.items}
 
 
 async def _approvals(context: RequestContext, command: ChatCommand) -> ChatReply:
     context.require("read", "approve")
     memory = context.memory()
     found = await context.fetch(List(store=APPROVALS, where={"state": "pending"}, limit=LISTED))
-    shown = [each for each in records(found.items, Approval) if each.state_at(memory.now) == "pending"]
+    items = [item for item in found.items if item.label <= command.clearance]
+    shown = [each for each in records(items, Approval) if each.state_at(memory.now) == "pending"]
     lines = [f"{number}. {each.summary}\n{_how_to_decide(each)}" for number, each in enumerate(shown, 1)]
+    if above := len(found.items) - len(items):
+        lines.append(f"{above} with a text above the clearance of this chat: counterpoint approvals")
     nothing = f"No approval waits in project {context.project}."
     return ChatReply("\n".join(lines) or nothing, tuple(each.artifact for each in shown if _is_short(each)))
 
@@ -173,8 +190,9 @@ _RUN: Mapping[str, Callable[[RequestContext, ChatCommand], Awaitable[ChatReply]]
 }
 
 
-def _line(task: Task, state: str) -> str:
-    return f"{task.task_id}: {shortened(task.title or task.description, 120)} ({state})"
+def _line(task: Task, state: str, withheld: Container[str]) -> str:
+    title = "withheld" if task.task_id in withheld else shortened(task.title or task.description, 120)
+    return f"{task.task_id}: {title} ({state})"
 
 
 def _how_to_decide(approval: ShownApproval) -> str:

@@ -47,7 +47,8 @@ class WebhookSource(BaseModel):
     """A source: how it signs, as which principal it acts, in which project, and how its JSON is read.
 
     Without a secret its requests need the bearer token of a principal. `map` has JMESPath expressions by field, `items`
-    the one that lists the events in a body. `users` are the principals of a chat's users, by their ids.
+    the one that lists the events in a body. `users` are the principals of a chat's users, by their ids, and `clearance`
+    is the highest label of text that the chat gets.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -60,6 +61,7 @@ class WebhookSource(BaseModel):
     items: str | None = None
     map: dict[str, str] = {}
     users: dict[str, str] = {}
+    clearance: Literal["public", "internal", "confidential"] = "internal"
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
