@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from deploy.external import Configure, OtherPostgres, other_postgres
+from deploy.external import Configure, OtherPostgres, postgres_of_version
 
 from counterpoint.local.credentials import Credentials, load_credentials
 from counterpoint.local.private_files import private_folder
@@ -24,21 +24,12 @@ async def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[OtherPostgres]:
     """A PostgreSQL server of the package, 18 or 16, whose administrator is no superuser."""
-    folder = local_settings().postgres_bin_dir.parents[1] / f"pginstall{request.param}" / "bin"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COUNTERPOINT_POSTGRES_BIN_DIR", str(folder))
-        local_settings.cache_clear()
-        server = other_postgres(tmp_path_factory.mktemp("postgres"))
-        postgres = await server.__aenter__()
-    local_settings.cache_clear()
-    try:
+    async with postgres_of_version(tmp_path_factory.mktemp("postgres"), request.param) as postgres:
         postgres.run(
             "CREATE ROLE dba LOGIN CREATEDB CREATEROLE BYPASSRLS PASSWORD 'dba';"
             "GRANT pg_read_all_data TO dba WITH ADMIN OPTION;"
         )
         yield postgres
-    finally:
-        await server.__aexit__(None, None, None)
 
 
 @pytest.fixture

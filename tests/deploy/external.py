@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from counterpoint.local.postgres import PostgresPasswords, PostgresServer, libpq_env
 from counterpoint.local.process import running
 from counterpoint.local.settings import local_settings
@@ -35,6 +37,22 @@ class OtherPostgres(PostgresServer):
         done = subprocess.run(psql, input=sql, env=env, capture_output=True, text=True, check=False)
         assert fails in done.stderr if fails else done.returncode == 0, done.stderr
         return str(done.stdout).strip()
+
+
+@asynccontextmanager
+async def postgres_of_version(folder: Path, version: str) -> AsyncIterator[OtherPostgres]:
+    """Run a server of the package's other PostgreSQL, `` for 16 and `18`; the programs used beside it stay the same."""
+    programs = local_settings().postgres_bin_dir.parents[1] / f"pginstall{version}" / "bin"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COUNTERPOINT_POSTGRES_BIN_DIR", str(programs))
+        local_settings.cache_clear()
+        server = other_postgres(folder)
+        postgres = await server.__aenter__()
+    local_settings.cache_clear()
+    try:
+        yield postgres
+    finally:
+        await server.__aexit__(None, None, None)
 
 
 @asynccontextmanager

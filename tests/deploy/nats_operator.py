@@ -4,6 +4,7 @@
 """
 
 import argparse
+import asyncio
 import base64
 import json
 import os
@@ -17,6 +18,7 @@ import nkeys
 
 from counterpoint.bus.nsc import contains
 
+ISSUED_AT = 1_700_000_000
 _STUB = r"""
 nsc() {
     token=
@@ -27,8 +29,10 @@ nsc() {
     last=
     case "$1 $2 $*" in
         "describe account "*--field*) shift 3; printf '"key of %s"\n' "$1"; return ;;
-        "describe "*) return 1 ;;
-        "delete "*) return 1 ;;
+        "describe user "*) case " ${GONE:-} " in *" $6 "*) return 1 ;; esac; [ "$KNOWN" ]; return ;;
+        "describe "*) [ "$KNOWN" ]; return ;;
+        "delete user "*) GONE="${GONE:-} $6"; printf '%s\0' "$@" "token:" "" >> "$RECORD" ;;
+        "delete "*) [ "$KNOWN" ] && printf '%s\0' "$@" "token:" "" >> "$RECORD"; return ;;
         "generate activation "*) shift 2; printf '%s\n' "$*" ;;
         "generate creds "*) shift 2; printf 'creds: %s\n' "$*" ;;
         *) printf '%s\0' "$@" "token:$token" "" >> "$RECORD" ;;
@@ -37,12 +41,22 @@ nsc() {
 """
 
 
-def commands(script: str, folder: Path) -> Iterator[list[str]]:
-    """The commands of a script that change something, with the content of a token file as the last word."""
+def commands(script: str, folder: Path, *, repeated: bool = False) -> Iterator[list[str]]:
+    """The commands of a script that change something, with the content of a token file as the last word.
+
+    `repeated`: nsc knows every account and user already.
+    """
     record = folder / "record"
+    record.unlink(missing_ok=True)
     (folder / "accounts.sh").write_text(script)
     run = ["sh", "-c", f"{_STUB}\n. {folder / 'accounts.sh'}", "sh", str(folder / "creds")]
-    done = subprocess.run(run, env=os.environ | {"RECORD": str(record)}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        run,
+        env=os.environ | {"RECORD": str(record), "KNOWN": "1" if repeated else ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     words = list[str]()
     for word in record.read_text().split("\0"):
@@ -63,6 +77,8 @@ class Account:
     imports: list[dict[str, Any]] = field(default_factory=list)
     users: dict[str, dict[str, Any]] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
+    user_keys: dict[str, nkeys.KeyPair] = field(default_factory=dict)
+    revoked: dict[str, int] = field(default_factory=dict)
 
     @property
     def public(self) -> str:
@@ -73,7 +89,7 @@ class Account:
 _ADD = argparse.ArgumentParser(exit_on_error=False)
 for _name in ("--account", "--name", "--subject", "--token", "--response-type", "--response-threshold"):
     _ADD.add_argument(_name)
-for _name in ("--private", "--service"):
+for _name in ("--private", "--service", "--revoke", "--rm-nkey"):
     _ADD.add_argument(_name, action="store_true")
 for _name in ("--allow-pub", "--deny-pub", "--allow-sub"):
     _ADD.add_argument(_name, action="append", default=[])
@@ -89,6 +105,9 @@ class Operator:
 
     def __init__(self) -> None:
         self.key = _pair(nkeys.PREFIX_BYTE_OPERATOR)
+        issuer = self.key.public_key.decode()
+        # A running server takes new accounts, but no other operator.
+        self.token = _sign(self.key, issuer, issuer, "operator", {"type": "operator", "version": 2})
         self.accounts: dict[str, Account] = {}
         self.add_account("SYS")
 
@@ -109,7 +128,20 @@ class Operator:
                 limits |= {"streams": given.js_streams, "consumer": given.js_consumer}
                 self.accounts[given.name].limits |= limits
             case ["add", "user"]:
+                assert given.name not in self.accounts[given.account].users
                 self.accounts[given.account].users[given.name] = {}
+            case ["delete", "user"]:
+                account = self.accounts[given.account]
+                del account.users[given.name]
+                key = account.user_keys.pop(given.name)
+                assert given.rm_nkey
+                if given.revoke:
+                    account.revoked[key.public_key.decode()] = ISSUED_AT
+            case ["delete", "export"]:
+                del self.accounts[given.account].exports[given.subject]
+            case ["delete", "import"]:
+                account = self.accounts[given.account]
+                account.imports = [each for each in account.imports if each["subject"] != given.subject]
             case ["edit", "user"]:
                 publish = {"allow": given.allow_pub, "deny": given.deny_pub}
                 self.accounts[given.account].users[given.name] = {"pub": publish, "sub": {"allow": given.allow_sub}}
@@ -137,10 +169,8 @@ class Operator:
 
     def configuration(self) -> str:
         """The configuration of a server that knows the operator's accounts."""
-        issuer = self.key.public_key.decode()
-        operator = _sign(self.key, issuer, issuer, "operator", {"type": "operator", "version": 2})
         preload = {each.public: self._account_token(each) for each in self.accounts.values()}
-        lines = [f"operator: {operator}", f"system_account: {self.accounts['SYS'].public}", "resolver: MEMORY"]
+        lines = [f"operator: {self.token}", f"system_account: {self.accounts['SYS'].public}", "resolver: MEMORY"]
         return "\n".join([*lines, f"resolver_preload: {json.dumps(preload, indent=1)}"])
 
     def write_credentials(self, folder: Path) -> None:
@@ -152,7 +182,7 @@ class Operator:
 
     def credentials(self, account: Account, name: str, rights: dict[str, Any]) -> str:
         """A credentials file: the user's token and the seed of its key."""
-        key = _pair(nkeys.PREFIX_BYTE_USER)
+        key = account.user_keys.setdefault(name, _pair(nkeys.PREFIX_BYTE_USER))
         claims = rights | {"subs": -1, "data": -1, "payload": -1, "type": "user", "version": 2}
         token = _sign(account.key, account.public, key.public_key.decode(), name, claims)
         return (
@@ -163,8 +193,21 @@ class Operator:
     def _account_token(self, account: Account) -> str:
         unlimited = dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1)
         claims = {"imports": account.imports, "exports": list(account.exports.values())}
+        claims |= {"revocations": account.revoked} if account.revoked else {}
         limits = {"limits": {**unlimited, "wildcards": True, **account.limits}, "type": "account", "version": 2}
         return _sign(self.key, self.key.public_key.decode(), account.public, account.name, claims | limits)
+
+
+async def may_log_in(port: int, credentials: str) -> bool:
+    """Whether a server takes a credentials file, by its protocol: a client that is refused leaves its socket open."""
+    token, seed = credentials.splitlines()[1], credentials.splitlines()[-2]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    nonce = json.loads((await reader.readline()).removeprefix(b"INFO "))["nonce"]
+    signature = _encode(nkeys.from_seed(seed.encode()).sign(nonce.encode()))
+    writer.write(f"CONNECT {json.dumps({'jwt': token, 'sig': signature, 'verbose': False})}\r\nPING\r\n".encode())
+    answer = await reader.readline()
+    writer.close()
+    return answer.startswith(b"PONG")
 
 
 def _export(given: argparse.Namespace) -> dict[str, Any]:
@@ -182,7 +225,7 @@ def _pair(prefix: int) -> nkeys.KeyPair:
 
 
 def _sign(key: nkeys.KeyPair, issuer: str, subject: str, name: str, claims: dict[str, Any]) -> str:
-    body = {"jti": os.urandom(8).hex(), "iat": 1700000000, "iss": issuer, "sub": subject, "name": name, "nats": claims}
+    body = {"jti": os.urandom(8).hex(), "iat": ISSUED_AT, "iss": issuer, "sub": subject, "name": name, "nats": claims}
     parts = ({"typ": "JWT", "alg": "ed25519-nkey"}, body)
     text = ".".join(_encode(json.dumps(part, separators=(",", ":")).encode()) for part in parts)
     return f"{text}.{_encode(key.sign(text.encode()))}"

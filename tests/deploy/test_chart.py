@@ -13,6 +13,7 @@ from deploy.compose import ROOT
 from deploy.helm import CHART, EXAMPLES, documents, helm, of_kind, pods, rendering
 from deploy.schemas import NEWEST, OLDEST, problems
 
+from counterpoint.bus.nsc import account_name
 from counterpoint.bus.streams import consumer_specs
 from counterpoint.guard.policy import policy
 from counterpoint.local.service import SERVICES
@@ -194,6 +195,11 @@ def test_services_scale_by_the_lag_of_the_consumers_they_have() -> None:
         assert {row["account"] for row in lags} == {"HOUSE"}
         (own,) = (row["metadata"] for row in each["spec"]["triggers"] if row["type"] == "prometheus")
         assert f'counterpoint_consumer_pending{{consumer="{name}"' in own["query"]
+    account = "A" + "B" * 55
+    with_operator = of_kind(documents("production", {"nats.login": "creds", "nats.accountId": account}), "ScaledObject")
+    for each in with_operator.values():
+        lags = [row["metadata"] for row in each["spec"]["triggers"] if row["type"] == "nats-jetstream"]
+        assert {(row["account"], row["accountID"]) for row in lags} == {(account_name("memory"), account)}
     assert set(of_kind(documents("beside"), "HorizontalPodAutoscaler")) == {"developer"}
     assert not of_kind(documents("beside"), "ScaledObject")
 
@@ -204,13 +210,32 @@ def test_a_service_gets_the_time_that_its_deliveries_have() -> None:
         name: template["spec"].get("terminationGracePeriodSeconds")
         for name, template in pods(documents("laptop", given)).items()
     }
-    assert graces == dict.fromkeys(SERVICES, 56) | {"developer": 105} | dict.fromkeys(JOBS)
+    called = dict.fromkeys(("router", "manager", "lineage"), 61)
+    assert graces == {"memory": 56, "developer": 105} | called | dict.fromkeys(JOBS)
+
+
+def test_a_service_that_others_call_accepts_connections_until_they_know_that_its_pod_ends() -> None:
+    """Kubernetes removes a pod from the Service and asks it to end at the same time."""
+    for name in SERVICES:
+        (container,) = pods(documents("laptop"))[name]["spec"]["containers"]
+        is_called = len(container["ports"]) > 1
+        assert ("lifecycle" in container) == is_called == (name in ("router", "manager", "lineage")), name
+        if is_called:
+            program, option, code = container["lifecycle"]["preStop"]["exec"]["command"]
+            assert (program, option) == ("python", "-c")
+            assert int(code.removeprefix("import time; time.sleep(").removesuffix(")")) == 5
+            compile(code, name, "exec")
+
+
+def notes_of(example: str, *more: str) -> str:
+    """The notes of an installation."""
+    values = ["--values", CHART / "examples" / f"{example}.yaml", *more]
+    told = helm("install", "counterpoint", CHART, *values, "--dry-run=client", "--namespace", "house").stdout
+    return told.partition("NOTES:")[2]
 
 
 def test_notes_say_how_to_reach_it_and_where_the_token_is() -> None:
-    values = ["--values", CHART / "examples" / "beside.yaml"]
-    told = helm("install", "counterpoint", CHART, *values, "--dry-run=client", "--namespace", "house").stdout
-    notes = told.partition("NOTES:")[2]
+    notes = notes_of("beside")
     for said in (
         "https://counterpoint.example.com",
         "get secret counterpoint-memory",
@@ -218,6 +243,11 @@ def test_notes_say_how_to_reach_it_and_where_the_token_is() -> None:
         "rollout status",
     ):
         assert said in notes, notes
+    inside = ("--set", "router.url=", "--set", "router.ingress.enabled=false")
+    for example, scheme in (("laptop", "http"), ("airgapped", "https")):
+        notes = notes_of(example, *inside)
+        assert "port-forward service/counterpoint-router 8484" in notes
+        assert f"COUNTERPOINT_URL={scheme}://127.0.0.1:8484" in notes
 
 
 def test_a_new_service_follows_from_the_policy_its_settings_and_its_values(tmp_path: Path) -> None:

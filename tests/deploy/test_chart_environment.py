@@ -16,6 +16,7 @@ from deploy.test_compose import HOST_ONLY
 
 from counterpoint.bus import BusSettings
 from counterpoint.bus.settings import ProcessSettings, ProvisionSettings
+from counterpoint.guard.policy import policy
 from counterpoint.local.credentials import Credentials
 from counterpoint.local.kubernetes import EngineUrls
 from counterpoint.local.nats import run_nats
@@ -96,7 +97,7 @@ def test_a_job_reads_every_variable_that_it_gets(example: str, known: Secrets, m
     ],
 )
 def test_a_login_by_files_takes_them_from_the_own_secret(login: str, files: dict[str, str], known: Secrets) -> None:
-    found = specs("production", {"nats.login": login})
+    found = specs("production", {"nats.login": login, "nats.accountId": "A" + "B" * 55})
     for name in (*SERVICES, "provision"):
         given = variables(found[name]["containers"][0], known)
         assert {each: given[each] for each in files} == {
@@ -165,6 +166,25 @@ def test_files_that_variables_name_are_mounted(example: str, known: Secrets) -> 
         for variable, value in variables(container, known).items():
             if MOUNTED.match(value):
                 assert any(Path(value).is_relative_to(mount) for mount in mounts), (name, variable)
+
+
+def test_the_ca_of_a_server_is_there_for_those_that_connect_to_it() -> None:
+    given = {"postgres.ca": {"secret": "database-ca", "key": "root.pem"}, "nats.ca": {"secret": "bus-ca"}}
+    network = policy().network
+    for name, spec in specs("production", given).items():
+        (container,) = spec["containers"]
+        folders = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        files = {
+            folders[volume["name"]]: (volume["secret"]["secretName"], volume["secret"]["items"])
+            for volume in spec["volumes"]
+            if volume["name"].endswith("-ca")
+        }
+        wanted = {
+            f"/etc/counterpoint/{server}": (secret, [{"key": key, "path": "ca.crt"}])
+            for server, secret, key in (("postgres", "database-ca", "root.pem"), ("nats", "bus-ca", "ca.crt"))
+            if server in network[name]
+        }
+        assert files == wanted, name
 
 
 @pytest.mark.slow

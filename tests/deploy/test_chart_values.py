@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
-from deploy.helm import CHART, EXAMPLES, documents, helm, of_kind, pods, rendering
+from deploy.helm import CHART, documents, helm, of_kind, pods, rendering
 from deploy.schemas import problems
 
-NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+"""A name of a Service, which begins with a letter."""
 
 
 def refusal(values: dict[str, Any], example: str = "laptop") -> str:
@@ -117,10 +118,25 @@ def test_all_that_is_missing_is_named_at_once_with_what_to_do() -> None:
         ({"router.httpRoute.enabled": True}, "router.httpRoute.parentRefs: is required"),
         ({"developer.autoscaling.enabled": True}, "nats.monitoring: is required with developer.autoscaling"),
         (
+            {"developer.autoscaling.enabled": True, "nats.login": "creds", "nats.monitoring": "nats:8222"},
+            "nats.accountId: is required with developer.autoscaling and nats.login=creds",
+        ),
+        (
+            {
+                "secrets.external": {"enabled": True, "store": {"name": "vault"}},
+                "secrets.names.index": "counterpoint-migrate",
+            },
+            "secrets.names.migrate: is counterpoint-migrate, as that of index",
+        ),
+        (
             {"developer.autoscaling": {"enabled": True, "minReplicas": 5, "maxReplicas": 4}, "autoscaling.by": "hpa"},
             "developer.autoscaling.maxReplicas: is below minReplicas",
         ),
         ({"networkPolicy.dns": []}, "networkPolicy.dns: is required"),
+        (
+            {"router.files": {"secret": "files", "notify": "notify.toml"}},
+            "networkPolicy.outside.router.peers: is required with router.files.notify",
+        ),
     ],
 )  # fmt: skip
 def test_values_that_contradict_each_other_are_refused(values: dict[str, Any], said: str) -> None:
@@ -142,11 +158,14 @@ def test_without_network_policies_no_peer_is_needed() -> None:
         ("x" * 53, "", f"{'x' * 27}-counterpoint-"),
         ("prod", "cp", "cp-"),
         ("prod", "a" * 80, f"{'a' * 40}-"),
+        ("7up", "cp", "cp-"),
+        ("123", "cp", "cp-"),
     ],
 )
 def test_any_name_of_a_release_gives_legal_names(release: str, fullname: str, prefix: str) -> None:
     values = ["--values", CHART / "examples" / "production.yaml", "--set", f"fullname={fullname}"]
     found = list(yaml.load_all(helm("template", release, CHART, *values).stdout, yaml.CSafeLoader))
+    assert [problem for each in found for problem in problems(each)] == []
     for each in found:
         name = each["metadata"]["name"]
         assert NAME.fullmatch(name), name
@@ -156,6 +175,35 @@ def test_any_name_of_a_release_gives_legal_names(release: str, fullname: str, pr
         assert all(len(value) <= 63 for value in labels.values())
     for template in pods(found).values():
         assert template["spec"]["serviceAccountName"].startswith(prefix)
+
+
+@pytest.mark.parametrize("release", ["7up", "a.b"])
+def test_a_release_whose_name_is_none_of_a_service_needs_another_one(release: str) -> None:
+    done = helm("template", release, CHART, "--values", CHART / "examples" / "laptop.yaml", check=False)
+    assert done.returncode != 0
+    assert f"fullname: is required, since {release}-counterpoint, from the name of the release" in done.stderr
+
+
+def test_names_that_look_like_numbers_stay_names() -> None:
+    numbers = {
+        "image.pullSecrets": ["1"],
+        "secrets.names": {"router": "2", "migrate": "3"},
+        "nats.ca": {"secret": "4", "key": "5"},
+        "postgres.ca": {"secret": "6", "key": "7"},
+        "router.files": {"secret": "8", "hooks": "hooks.toml"},
+        "router.tls.secret": "9",
+        "router.ingress": {"enabled": True, "className": "10", "tlsSecret": "11"},
+        "manager.providers": {"secret": "12", "keys": ["ON"]},
+        "memory.persistence.storageClass": "13",
+        "pod.priorityClassName": "14",
+        "pod.labels": {"number": "15"},
+    }  # fmt: skip
+    found = documents("laptop", numbers)
+    assert [problem for each in found for problem in problems(each)] == []
+    known = json.dumps(found)
+    assert [number for number in map(str, range(1, 16)) if f'"{number}"' not in known] == []
+    vault = {"secrets.external": {"enabled": True, "store": {"name": "16"}, "prefix": "17", "refreshInterval": "0"}}
+    assert [problem for each in documents("laptop", vault) for problem in problems(each)] == []
 
 
 def variables(example: str, values: dict[str, Any], name: str) -> dict[str, str | None]:
@@ -214,19 +262,6 @@ def test_files_with_credentials_are_readable_by_their_owner_alone(tmp_path: Path
     assert given["COUNTERPOINT_ISSUES_FILE"] == "/etc/counterpoint/files/issues.toml"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_no_value_is_without_effect(example: str) -> None:
-    """Each value of an example, taken out, changes the rendering or is refused."""
-    whole = yaml.safe_load((CHART / "examples" / f"{example}.yaml").read_text())
-    text = rendering(example).stdout
-    for name in whole:
-        if name == "networkPolicy":
-            continue
-        changed = rendering(example, {name: None}, check=False)
-        assert changed.stdout != text, name
-
-
 def test_all_that_exists_at_once_gives_legal_objects() -> None:
     odd = {
         "fullname": "cp",
@@ -234,6 +269,7 @@ def test_all_that_exists_at_once_gives_legal_objects() -> None:
         "image.pullSecrets": ["a", "b"],
         "nats": {"url": "tls://nats.example.com:4222", "login": "certificate"},
         "nats.ca": {"secret": "ca", "key": "root.pem"},
+        "postgres.ca": {"secret": "pg", "key": "pg.pem"},
         "router.url": "https://counterpoint.example.com:8443/",
         "router.ingress": {"enabled": True, "annotations": {"a/b": "x: {y}\n#z", "c": "true"}, "tlsSecret": "tls"},
         "router.httpRoute": {"enabled": True, "annotations": {"n": "1"}, "parentRefs": [{"name": "g", "port": 443}]},
@@ -258,6 +294,7 @@ def test_all_that_exists_at_once_gives_legal_objects() -> None:
     assert [problem for each in found for problem in problems(each)] == []
     ingress, route = of_kind(found, "Ingress")["cp-router"], of_kind(found, "HTTPRoute")["cp-router"]
     assert ingress["metadata"]["annotations"] == {"a/b": "x: {y}\n#z", "c": "true"}
+    assert route["spec"]["rules"][0]["timeouts"] == {"request": "0s"}
     assert ingress["spec"]["rules"][0]["host"] == route["spec"]["hostnames"][0] == "counterpoint.example.com"
     templates = pods(found)
     assert {each["metadata"]["annotations"]["note"] for each in templates.values()} == {"on: true"}

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import nats
 import pytest
+from deploy.black_box import works
 from deploy.external import Configure, OtherPostgres
 from nats.js.api import StreamConfig
 
@@ -90,13 +91,7 @@ async def test_it_runs_on_servers_of_its_owner_without_a_superuser(
         try:
             await speaks_tls(stack)
             assert stack.endpoints.engines == {}
-            headers = {"Authorization": f"Bearer {stack.endpoints.token}", "Prefer": "wait=30"}
-            async with httpx.AsyncClient(
-                base_url=stack.endpoints.http, headers=headers, timeout=60, verify=pinned()
-            ) as http:
-                asked = await http.post("/v1/tasks", json={"kind": "question", "description": "Which resolvers?"})
-                assert asked.json()["waiting_for"] == "documents", asked.text
-                assert (await http.get("/v1/audit/verify")).json()["ok"]
+            await works(stack, pinned())
             doctor = await run("doctor", "--json", "--data-dir", tmp_path / "data")
             assert doctor.returncode == 0, doctor.stdout
             checks = {check["check"]: check for check in json.loads(doctor.stdout)["checks"]}

@@ -1,6 +1,7 @@
 """A bus with an operator: what `counterpoint nats accounts --nsc` prints has the meaning of the policy, and the house
 runs there by credentials files, over TLS with client certificates."""
 
+import asyncio
 import json
 import re
 import shutil
@@ -8,21 +9,27 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-import httpx
 import nats
 import nats.errors
 import pytest
+from deploy.black_box import works
 from deploy.certificates import Certificates, certificates
 from deploy.external import Configure
-from deploy.nats_operator import Operator, commands
+from deploy.nats_operator import Operator, commands, may_log_in
 from deploy.test_external_engines import refused, run
+from flows.test_rotation import under_traffic
+from flows.test_upgrade import more
 
 from counterpoint.bus.nsc import account_name, contains, nsc_script
 from counterpoint.bus.permissions import nats_config, users
 from counterpoint.bus.provision import provision
+from counterpoint.cli.errors import Exit
+from counterpoint.local.listen_addresses import ListenAddresses
 from counterpoint.local.nats import run_nats
 from counterpoint.local.private_files import private_folder
+from counterpoint.local.service import SERVICES
 from counterpoint.local.stack import Stack
+from counterpoint.local.up import down, up
 from counterpoint.proto import subjects
 
 HOUSE = account_name("memory")
@@ -100,11 +107,7 @@ async def test_the_house_runs_by_credentials_files_and_client_certificates(
         stack = Stack(tmp_path / "data", http_port=0)
         await stack.start()
         try:
-            headers = {"Authorization": f"Bearer {stack.endpoints.token}", "Prefer": "wait=30"}
-            async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=60) as http:
-                asked = await http.post("/v1/tasks", json={"kind": "question", "description": "Which resolvers?"})
-                assert asked.json()["waiting_for"] == "documents", asked.text
-                assert (await http.get("/v1/audit/verify")).json()["ok"]
+            await works(stack)
             checked = await run("doctor", "--json", "--data-dir", tmp_path / "data")
             levels = {check["check"]: check["level"] for check in json.loads(checked.stdout)["checks"]}
             assert levels["nats"] == levels["nats jetstream"] == "ok", checked.stdout
@@ -152,9 +155,94 @@ async def test_an_account_without_an_activation_reaches_nothing(operator: Operat
             await client.close()
 
 
-async def _connect(url: str, creds: Path, user: str) -> "nats.NATS":
+async def _connect(url: str, creds: Path, user: str, lost: asyncio.Event | None = None) -> "nats.NATS":
+    async def on_lost() -> None:
+        if lost is not None:
+            lost.set()
+
+    async def quiet(_: Exception) -> None:
+        return
+
     prefix = subjects.inbox_prefix(user).encode()
-    return await nats.connect(url, user_credentials=str(creds), inbox_prefix=prefix, allow_reconnect=False)
+    return await nats.connect(
+        url, user_credentials=str(creds), inbox_prefix=prefix, allow_reconnect=False, disconnected_cb=on_lost,
+        error_cb=quiet,
+    )  # fmt: skip
+
+
+def renewed(operator: Operator, folder: Path, *users: str) -> None:
+    """Do what the script with new keys does on the operator's machine, and replace the credentials files."""
+    for command in commands(nsc_script(PUBLISHERS, users), private_folder(folder / "again"), repeated=True):
+        operator.apply(command)
+    operator.write_credentials(folder / "creds")
+
+
+async def test_a_repeated_script_keeps_keys_and_one_with_new_keys_revokes_those_it_replaces(
+    operator: Operator, tmp_path: Path
+) -> None:
+    creds = {user: tmp_path / "creds" / f"{user}.creds" for user in (*users(), "airflow")}
+    keys = {user: path.read_text().splitlines()[-2] for user, path in creds.items()}
+    renewed(operator, tmp_path)
+    assert {user: path.read_text().splitlines()[-2] for user, path in creds.items()} == keys
+    async with run_nats(tmp_path / "nats", operator.configuration()) as bus:
+        staying = await _connect(bus.url, creds["observer"], "observer")
+        lost = asyncio.Event()
+        leaving = await _connect(bus.url, creds["memory"], "memory", lost)
+        stolen = creds["memory"].read_text()
+        renewed(operator, tmp_path, "memory")
+        assert await may_log_in(bus.port, stolen), "until the accounts are published"
+        early = await _connect(bus.url, creds["memory"], "memory")
+        bus.reload(operator.configuration())
+        await lost.wait()
+        assert staying.is_connected
+        assert early.is_connected
+        assert not await may_log_in(bus.port, stolen)
+        for client in (staying, leaving, early):
+            await client.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_the_keys_of_an_operators_users_are_replaced_under_traffic(
+    operator: Operator, configure: Configure, tmp_path: Path
+) -> None:
+    data_dir, creds = tmp_path / "data", tmp_path / "creds"
+    async with run_nats(tmp_path / "nats", operator.configuration()) as bus:
+        configure("COUNTERPOINT_NATS_URL", str(bus.url))
+        configure("COUNTERPOINT_NATS_CREDS", str(creds))
+        await asyncio.to_thread(up, data_dir, addresses=ListenAddresses(http_port=0), detach=True)
+        try:
+            async with under_traffic(data_dir) as tasks:
+                told = await run("rotate", "bus", "--data-dir", data_dir)
+                assert told.returncode == Exit.USAGE
+                assert "counterpoint nats accounts --nsc --new-keys" in told.stderr
+                stolen = (creds / "memory.creds").read_text()
+                renewed(operator, tmp_path, "provisioner", *SERVICES)
+                await more(tasks)
+                applied = await run("rotate", "bus", "--apply", "--json", "--data-dir", data_dir)
+                assert json.loads(applied.stdout) == {"users": [], "in_force": True}, applied.stderr
+                bus.reload(operator.configuration())
+                await more(tasks)
+            assert not await may_log_in(bus.port, stolen)
+            assert await may_log_in(bus.port, (creds / "memory.creds").read_text())
+        finally:
+            await asyncio.to_thread(down, data_dir)
+
+
+async def test_new_keys_are_for_an_operator_and_for_users_that_exist(tmp_path: Path) -> None:
+    data = ("--data-dir", tmp_path / "data")
+    printed = await run("nats", "accounts", "--nsc", "--new-keys", "--user", "publisher", *data)
+    lines = {line for line in printed.stdout.splitlines() if line.startswith("renew ")}
+    assert lines == {f"renew {account_name(user)} {user}" for user in ("provisioner", "publisher", *SERVICES)}
+    for words, said in (
+        (("--new-keys",), "--new-keys needs --nsc"),
+        (("--nsc", "--user", "publisher"), "--user needs --new-keys"),
+        (("--nsc", "--new-keys", "--user", "nobody"), "unknown user nobody; there are developer"),
+    ):
+        refused = await run("nats", "accounts", *words, *data)
+        assert (refused.returncode, refused.stdout) == (Exit.USAGE, "")
+        assert said in refused.stderr
+    assert not (tmp_path / "data").exists()
 
 
 async def test_the_script_holds_no_secret_and_is_written_as_it_is_printed(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ import json
 import shutil
 from pathlib import Path
 
-import httpx
 import pytest
 from bus.small_house import eventually
+from deploy.black_box import works
 from deploy.certificates import certificates
 from deploy.external import Configure, OtherPostgres
 from deploy.test_external_engines import prepare, refused, run
@@ -48,10 +48,7 @@ async def test_the_house_runs_on_servers_that_speak_tls_only(
         await stack.start()
         try:
             assert set(stack.endpoints.engines) == {"nats"}
-            headers = {"Authorization": f"Bearer {stack.endpoints.token}", "Prefer": "wait=30"}
-            async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=60) as http:
-                asked = await http.post("/v1/tasks", json={"kind": "question", "description": "Which resolvers?"})
-                assert asked.json()["waiting_for"] == "documents", asked.text
+            await works(stack)
             checked = await run("doctor", "--json", "--data-dir", tmp_path / "data")
             levels = {check["check"]: check["level"] for check in json.loads(checked.stdout)["checks"]}
             assert levels["valkey"] == levels["postgres"] == "ok", checked.stdout

@@ -11,6 +11,7 @@ from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
 import pytest
+from contract.pages import commands
 from contract.product import MEMBERS, ROOT
 
 from counterpoint.local.stack import Stack
@@ -172,7 +173,9 @@ def test_the_version_names_the_commit(wheel: zipfile.ZipFile) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("python", PYTHONS)
-def test_the_demo_plays_from_the_wheels_in_an_empty_folder(dist: Path, tmp_path: Path, python: str) -> None:
+def test_the_demo_plays_and_a_house_runs_from_the_wheels_in_an_empty_folder(
+    dist: Path, tmp_path: Path, python: str
+) -> None:
     environment = tmp_path / "venv"
     by_pyenv = next((Path.home() / ".pyenv" / "versions").glob(f"{python}.*/bin/python"), None)
     made = subprocess.run([UV, "venv", "--quiet", "--python", by_pyenv or python, environment], check=False)
@@ -181,12 +184,35 @@ def test_the_demo_plays_from_the_wheels_in_an_empty_folder(dist: Path, tmp_path:
     places: list[str | Path] = ["--find-links", dist, "--constraints", dist / "constraints.txt"]
     install = [UV, "pip", "install", "--quiet", "--python", environment, *places, "counterpoint[server]==0.1.0"]
     subprocess.run(install, check=True)
-    (tmp_path / "empty").mkdir()
-    played = subprocess.run(
-        [environment / "bin" / "counterpoint", "demo", "--json"],
-        cwd=tmp_path / "empty", env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "TMPDIR": str(tmp_path)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert played.returncode == 0, played.stdout[-2000:] + played.stderr[-2000:]
-    assert json.loads(played.stdout)["ok"]
-    assert not list((tmp_path / "empty").iterdir())
+    empty = tmp_path / "empty"
+    empty.mkdir()
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [environment / "bin" / "counterpoint", *words],
+            cwd=empty, env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "TMPDIR": str(tmp_path)},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        return done.stdout
+
+    assert json.loads(run("demo", "--json"))["ok"]
+    assert not list(empty.iterdir())
+    run("up", "--detach", "--http-port", "0")
+    try:
+        assert json.loads(run("tasks", "--json"))["items"] == []
+        assert json.loads(run("verify", "--json"))["ok"]
+    finally:
+        run("down")
+    assert [path.name for path in empty.iterdir()] == [".counterpoint"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_uv_runs_the_command_from_the_wheels_without_an_installation(dist: Path) -> None:
+    """As docs/install.md says, with `uvx`."""
+    (words,) = (words for words in commands((ROOT / "docs" / "install.md").read_text(), run=False) if words[0] == "uvx")
+    options = [word.replace("dist", str(dist)) for word in words[1 : words.index("counterpoint")]]
+    run: list[str | Path] = [UV, "tool", "run", "--python", sys.executable, *options, "counterpoint", "--version"]
+    shown = subprocess.run(run, cwd="/", capture_output=True, text=True, check=False)
+    assert shown.stdout.startswith("counterpoint 0.1.0 ("), shown.stderr

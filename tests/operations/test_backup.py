@@ -10,17 +10,19 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from io import BytesIO
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 import pytest_asyncio
-from deploy.external import OtherPostgres, other_postgres
+from deploy.external import OtherPostgres, other_postgres, postgres_of_version
 from nacl.pwhash import argon2id
 
 from counterpoint.bus.check_result import Level
 from counterpoint.local.backup import sealing
 from counterpoint.local.backup.archive import DATABASE, END, read_entries
 from counterpoint.local.backup.create import create, create_file
+from counterpoint.local.backup.dump import dump, load
 from counterpoint.local.backup.opened import OpenedBackup, open_backup
 from counterpoint.local.backup.restore import restore
 from counterpoint.local.backup.verify import verify
@@ -32,7 +34,7 @@ from counterpoint.local.service import NATS_USERS
 from counterpoint.local.settings import local_settings
 from counterpoint.local.stack import Stack
 from counterpoint.local.state_file import RESTORING
-from counterpoint.proto.errors import CounterpointError, Permanent
+from counterpoint.proto.errors import CounterpointError, ErrorCode, Permanent, Problem
 
 COMMAND = Path(sys.executable).with_name("counterpoint")
 PASSPHRASE, VERSION = "correct horse battery", "0.1.0"
@@ -261,6 +263,58 @@ async def test_a_house_moves_to_a_server_of_its_owner_and_back_by_a_restore_that
     assert (laptop / "secrets.json").stat().st_mode & 0o077 == 0
     with pytest.raises(CounterpointError, match="not_empty"):
         await restore(back, laptop)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+async def test_a_house_moves_to_an_older_postgresql_and_back(
+    opened: OpenedBackup, external: Callable[[str], None], tmp_path: Path
+) -> None:
+    async with postgres_of_version(tmp_path / "server", "") as server:
+        assert server.run("SHOW server_version").startswith("16.")
+        folder = private_folder(tmp_path / "data")
+        server.run(roles_sql(load_credentials(folder / "secrets.json", NATS_USERS).postgres))
+        external(server.server)
+        await restore(opened, folder)
+        async with running(folder) as (stack, http):
+            tasks = (await http.get("/v1/tasks")).json()["items"]
+            assert tasks
+            assert (await http.get("/v1/audit/verify")).json()["ok"]
+            with (tmp_path / "back").open("wb") as output:
+                await create(stack.data_dir, output, PASSPHRASE, VERSION)
+    external("")
+    await restore(open_backup(tmp_path / "back", PASSPHRASE, VERSION), tmp_path / "laptop")
+    async with running(tmp_path / "laptop") as (_, http):
+        again = (await http.get("/v1/tasks")).json()["items"]
+        assert [task["task_id"] for task in again] == [task["task_id"] for task in tasks]
+        assert (await http.get("/v1/audit/verify")).json()["ok"]
+
+
+async def test_a_dump_that_fails_loads_nothing(tmp_path: Path) -> None:
+    """Neither an error of the server, nor a dump that ends early, nor one that cannot be read leaves anything."""
+    async with other_postgres(tmp_path / "server") as server:
+        server.run("CREATE DATABASE here; CREATE DATABASE there")
+        here, there = (urlsplit(server.urls.admin)._replace(path=f"/{name}").geturl() for name in ("here", "there"))
+        server.run("CREATE TABLE first AS SELECT generate_series(1, 200000) AS number; CREATE TABLE second ()", here)
+        parts = list[bytes]()
+        await dump(here, parts.append)
+        whole = b"".join(parts)
+
+        def unreadable() -> Iterator[bytes]:
+            yield whole
+            raise Permanent(ErrorCode.BACKUP_DAMAGED, (Problem(field="part", problem="changed"),))
+
+        for given, said in (([whole[: len(whole) // 2]], "pg_restore"), (unreadable(), "changed"), ([], "pg_restore")):
+            with pytest.raises(Permanent, match=said):
+                await load(there, given)
+            assert server.run("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'", there) == "0"
+        server.run("CREATE TABLE second ()", there)
+        with pytest.raises(Permanent, match=r'psql: .*relation "second" already exists'):
+            await load(there, [whole])
+        assert server.run("SELECT tablename FROM pg_tables WHERE schemaname = 'public'", there) == "second"
+        server.run("DROP TABLE second", there)
+        await load(there, [whole])
+        assert server.run("SELECT count(*) FROM first", there) == "200000"
 
 
 def interrupted(*_: object) -> None:

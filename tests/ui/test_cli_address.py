@@ -73,5 +73,6 @@ def test_up_listens_where_its_options_say(monkeypatch: pytest.MonkeyPatch, tmp_p
     options = ["--host", "0.0.0.0", "--http-port", "8485", "--lineage-port", "5000", "--detach"]
     shown = CliRunner().invoke(app, ["up", *options, "--data-dir", str(tmp_path / "data")])
     assert shown.exit_code == 0, shown.output
+    assert "warning: other machines can reach this one on 0.0.0.0" in shown.stderr
     ((at,),) = (started,)
     assert (at.http_host, at.http_port, at.lineage_host, at.lineage_port) == ("0.0.0.0", 8485, "0.0.0.0", 5000)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from contract.pages import ROOT, table
 
 from counterpoint.bus.check_result import CheckResult, Level, clock_result, parse_results
+from counterpoint.local.doctor import machine
 from counterpoint.local.doctor.examine import examine
 from counterpoint.local.doctor.variables import OF_COMMAND, examine_names, examine_settings
 from counterpoint.local.settings import local_settings
@@ -36,8 +38,27 @@ def checks(folder: Path, **variables: str) -> dict[str, CheckResult]:
 def test_an_empty_folder_on_this_machine_is_fine(tmp_path: Path) -> None:
     findings = examine(tmp_path / "new", dict(os.environ) | {"COUNTERPOINT_HTTP_PORT": "0"})
     assert {finding.check for finding in findings if finding.level == Level.FAILED} == set()
-    assert {"python", "disk", "program nats", "program postgres", "program pgvector"} <= {one.check for one in findings}
+    details = {finding.check: finding.detail for finding in findings}
+    assert {"python", "disk", "memory", "program pgvector"} <= details.keys()
+    for engine in ("nats", "postgres", "valkey"):
+        assert re.search(r"\d+\.\d+", details[f"program {engine}"]), details
     assert not (tmp_path / "new").exists()
+
+
+def test_another_python_and_little_memory_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "PYTHONS", ((2, 6), (2, 7)))
+    monkeypatch.setattr(machine, "MEMORY_BYTES", 1 << 60)
+    found = checks(tmp_path)
+    assert found["python"].level == Level.FAILED
+    assert "Python 2.6 to 2.7" in found["python"].remedy
+    assert found["memory"].level == Level.WARNING
+    assert "free memory" in found["memory"].remedy
+
+
+def test_an_api_beyond_this_machine_is_a_warning(tmp_path: Path) -> None:
+    found = checks(tmp_path, COUNTERPOINT_HTTP_HOST="0.0.0.0", COUNTERPOINT_HTTP_PORT="0")
+    assert found["listening"].level == Level.WARNING
+    assert "counterpoint principal create" in found["listening"].remedy
 
 
 def test_a_taken_port_names_the_variable(tmp_path: Path) -> None:

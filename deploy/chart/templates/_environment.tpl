@@ -125,11 +125,11 @@ certificate: {COUNTERPOINT_NATS_CERT: nats.crt, COUNTERPOINT_NATS_KEY: nats.key}
 {{ include "counterpoint.variable" (list "COUNTERPOINT_SECRETS_DIR" "/etc/counterpoint/secrets") }}
 {{- if and (eq $name "manager") $root.Values.manager.providers.secret }}
 {{- range $root.Values.manager.providers.keys }}
-- name: {{ . }}
+- name: {{ . | quote }}
   valueFrom:
     secretKeyRef:
-      name: {{ $root.Values.manager.providers.secret }}
-      key: {{ . }}
+      name: {{ $root.Values.manager.providers.secret | quote }}
+      key: {{ . | quote }}
 {{- end }}
 {{- end }}
 {{- end -}}

@@ -22,7 +22,7 @@
 {{- define "counterpoint.selector" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: counterpoint
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
@@ -39,7 +39,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- define "counterpoint.metadata" -}}
 {{- $root := index . 0 -}}
 name: {{ include "counterpoint.fullname" $root }}-{{ index . 1 }}
-namespace: {{ $root.Release.Namespace }}
+namespace: {{ $root.Release.Namespace | quote }}
 labels:
   {{- include "counterpoint.labels" . | nindent 2 }}
 {{- end -}}

@@ -23,13 +23,13 @@ enableServiceLinks: false
 {{- with $root.Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
 securityContext:
   {{- include "counterpoint.pod-security" . | nindent 2 }}
 {{- with $pod.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with $pod.nodeSelector }}
 nodeSelector:
@@ -65,7 +65,7 @@ annotations:
 topologySpreadConstraints:
   {{- range . }}
   - maxSkew: 1
-    topologyKey: {{ . }}
+    topologyKey: {{ . | quote }}
     whenUnsatisfiable: ScheduleAnyway
     labelSelector:
       matchLabels:
@@ -91,6 +91,11 @@ topologySpreadConstraints:
     - name: {{ $port }}
       containerPort: {{ int $number }}
     {{- end }}
+  {{- with include "counterpoint.leave" . | int }}
+  lifecycle:
+    preStop:
+      exec: {command: [python, -c, "import time; time.sleep({{ . }})"]}
+  {{- end }}
   startupProbe:
     httpGet: {path: /livez, port: health}
     periodSeconds: 2
@@ -136,20 +141,20 @@ topologySpreadConstraints:
 {{ include "counterpoint.secret-volumes" . }}
 {{- with (index $own "tls" | default dict).secret }}
 - name: tls
-  secret: {secretName: {{ . }}, defaultMode: 0440}
+  secret: {secretName: {{ . | quote }}, defaultMode: 0440}
 {{- end }}
 {{- with (index $own "files" | default dict).secret }}
 - name: files
   emptyDir: {medium: Memory, sizeLimit: 8Mi}
 - name: files-secret
-  secret: {secretName: {{ . }}, defaultMode: 0440}
+  secret: {secretName: {{ . | quote }}, defaultMode: 0440}
 {{- end }}
 {{- with $own.volumes }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
 
-{{- /* The secrets of a service or job, and the CA of the bus for those that connect to it: (list $ "router"). */ -}}
+{{- /* The secrets of a service or job, and the CA of each server that it connects to: (list $ "router"). */ -}}
 {{- define "counterpoint.secret-volumes" -}}
 {{- $root := index . 0 -}}
 {{- $secret := include "counterpoint.secret" . -}}
@@ -159,14 +164,14 @@ topologySpreadConstraints:
     defaultMode: 0440
     sources:
       - secret:
-          name: {{ $secret }}
+          name: {{ $secret | quote }}
           items:
             {{- range $keys.needed }}
             - {key: {{ . }}, path: {{ . }}}
             {{- end }}
       {{- if $keys.optional }}
       - secret:
-          name: {{ $secret }}
+          name: {{ $secret | quote }}
           optional: true
           items:
             {{- range $keys.optional }}
@@ -176,9 +181,16 @@ topologySpreadConstraints:
 {{- if include "counterpoint.has-ca" . }}
 - name: nats-ca
   secret:
-    secretName: {{ $root.Values.nats.ca.secret }}
+    secretName: {{ $root.Values.nats.ca.secret | quote }}
     defaultMode: 0440
-    items: [{key: {{ $root.Values.nats.ca.key }}, path: ca.crt}]
+    items: [{key: {{ $root.Values.nats.ca.key | quote }}, path: ca.crt}]
+{{- end }}
+{{- if include "counterpoint.has-postgres-ca" . }}
+- name: postgres-ca
+  secret:
+    secretName: {{ $root.Values.postgres.ca.secret | quote }}
+    defaultMode: 0440
+    items: [{key: {{ $root.Values.postgres.ca.key | quote }}, path: ca.crt}]
 {{- end }}
 {{- end -}}
 
@@ -187,11 +199,24 @@ topologySpreadConstraints:
 {{- if include "counterpoint.has-ca" . }}
 - {name: nats-ca, mountPath: /etc/counterpoint/nats, readOnly: true}
 {{- end }}
+{{- if include "counterpoint.has-postgres-ca" . }}
+- {name: postgres-ca, mountPath: /etc/counterpoint/postgres, readOnly: true}
+{{- end }}
 {{- end -}}
 
 {{- define "counterpoint.has-ca" -}}
 {{- $root := index . 0 -}}
-{{- if and $root.Values.nats.ca.secret (not (has (index . 1) (list "migrate" "index"))) }}true{{ end -}}
+{{- if and $root.Values.nats.ca.secret (include "counterpoint.reaches" (list $root (index . 1) "nats")) }}true{{ end -}}
+{{- end -}}
+
+{{- define "counterpoint.has-postgres-ca" -}}
+{{- $root := index . 0 -}}
+{{- if and $root.Values.postgres.ca.secret (include "counterpoint.reaches" (list $root (index . 1) "postgres")) }}true{{ end -}}
+{{- end -}}
+
+{{- /* Whether the policy lets a service or job connect to an engine: (list $ "router" "nats"). */ -}}
+{{- define "counterpoint.reaches" -}}
+{{- if has (index . 2) (index (include "counterpoint.house" (index . 0) | fromYaml).network (index . 1)) }}true{{ end -}}
 {{- end -}}
 
 {{- /* Files with credentials have to be readable by their owner alone, which a mounted Secret with fsGroup is not. */ -}}
@@ -214,9 +239,18 @@ initContainers:
 {{- end }}
 {{- end -}}
 
-{{- /* Seconds until a pod is killed: the time for deliveries in progress, and 15 s to close. */ -}}
+{{- /* Seconds for which a service that others call still accepts connections when its pod ends: until every node and the
+ingress controller know that it does. 0 for a service that nobody calls. */ -}}
+{{- define "counterpoint.leave" -}}
+{{- $root := index . 0 -}}
+{{- $ports := index (include "counterpoint.house" $root | fromYaml).ports (index . 1) -}}
+{{- ternary 5 0 (gt (len $ports) 1) -}}
+{{- end -}}
+
+{{- /* Seconds until a pod is killed: those before it is asked to end, the time for deliveries in progress, and 15 s to close. */ -}}
 {{- define "counterpoint.grace" -}}
 {{- $root := index . 0 -}}
+{{- $leave := include "counterpoint.leave" . | int -}}
 {{- $settings := merge dict (index $root.Values (index . 1)).settings $root.Values.settings -}}
-{{- add 15 (index $settings "COUNTERPOINT_DRAIN_S" | default 15 | ceil | int) -}}
+{{- add 15 $leave (index $settings "COUNTERPOINT_DRAIN_S" | default 15 | ceil | int) -}}
 {{- end -}}

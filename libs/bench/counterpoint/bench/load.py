@@ -155,10 +155,7 @@ class LoadTarget:
         """Connect to the bus, and to the database as its superuser."""
         clients = []
         for one in (self.endpoints.users["publisher"], self.endpoints.users["observer"]):
-            inbox = one.inbox_prefix.encode()
-            clients.append(
-                await nats.connect(self.endpoints.nats, user=one.user, password=one.password, inbox_prefix=inbox)
-            )
+            clients.append(await nats.connect(self.endpoints.nats, **one.arguments))
         self._publisher, self._observer = clients
         await self._observer.subscribe(subjects.live_kind("tasks", "*"), cb=self.times.record)
         await self._observer.flush()

@@ -234,12 +234,9 @@ class Traffic:
             cursor = {"cursor": page["next_cursor"]}
 
     async def _login(self, user: str) -> Client:
-        login = self._endpoints.users[user]
         return await nats.connect(
             self._endpoints.nats,
-            user=login.user,
-            password=login.password,
-            inbox_prefix=login.inbox_prefix.encode(),
+            **self._endpoints.users[user].arguments,
             max_reconnect_attempts=-1,
             reconnect_time_wait=_REFUSED_S,
         )

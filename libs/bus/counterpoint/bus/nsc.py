@@ -6,7 +6,7 @@ activations are as narrow as the rights. Every command may be repeated.
 """
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from counterpoint.bus.permissions import ANSWERS_S, MEMORY, Publishers, account, is_pull, permissions, shares
 from counterpoint.guard.policy import policy
@@ -34,7 +34,14 @@ user() {
     shift 2
     nsc describe user --account "$in" --name "$name" > /dev/null 2>&1 || nsc add user --account "$in" --name "$name"
     nsc edit user --account "$in" --name "$name" "$@"
-    nsc generate creds --account "$in" --name "$name" > "$folder/$name.creds"
+    nsc generate creds --account "$in" --name "$name" > "$folder/.$name.creds"
+    mv "$folder/.$name.creds" "$folder/$name.creds"
+}
+
+# renew ACCOUNT USER: give it another key. Servers refuse the one that it had, once the accounts are published
+renew() {
+    nsc describe user --account "$1" --name "$2" > /dev/null 2>&1 || return 0
+    nsc delete user --account "$1" --name "$2" --revoke --rm-nkey
 }
 
 # share SUBJECT OPTIONS...: what the account of memory exports
@@ -60,12 +67,13 @@ def account_name(user: str) -> str:
     return f"counterpoint-{account(user).lower()}"
 
 
-def nsc_script(publishers: Publishers | None = None) -> str:
-    """Return the script. Raises `Permanent` `publishers_invalid`."""
+def nsc_script(publishers: Publishers | None = None, new_keys: Collection[str] = ()) -> str:
+    """Return the script. It gives the users of `new_keys` other keys. Raises `Permanent` `publishers_invalid`."""
     table = permissions(policy(), publishers=publishers)
     limits = "--js-mem-storage 0 --js-disk-storage -1 --js-streams -1 --js-consumer -1"
     lines = [f"account {name}" for name in sorted({account_name(user) for user in table})]
     lines.append(f'nsc edit account --name "$house" {limits}')
+    lines += [f"renew {account_name(user)} {user}" for user in sorted(new_keys)]
     lines += [f"user {account_name(user)} {user} {_rights(rights)}" for user, rights in sorted(table.items())]
     shared = shares(table)
     lines += [

@@ -1,6 +1,7 @@
 """The file `endpoints.json`, in which a running stack publishes its addresses and logins to tools."""
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -17,6 +18,12 @@ class NatsUser(BaseModel):
     password: str
     inbox_prefix: str
     creds: str | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The login as arguments of `nats.connect`."""
+        login = {"user_credentials": self.creds} if self.creds else {"user": self.user, "password": self.password}
+        return {**login, "inbox_prefix": self.inbox_prefix.encode()}
 
 
 class RunningService(BaseModel):

@@ -1,4 +1,8 @@
-"""`pg_dump` and `pg_restore` of our database."""
+"""`pg_dump` and `pg_restore` of our database.
+
+A dump is loaded by `psql`, from the script that `pg_restore` makes of it: `pg_restore` itself would set a parameter
+that servers before PostgreSQL 17 do not have.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -10,7 +14,11 @@ from counterpoint.local.settings import local_settings
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 _DUMP = ("--format=custom", "--compress=gzip:1", "--no-password")
-_RESTORE = ("--no-owner", "--no-comments", "--single-transaction", "--exit-on-error", "--no-password")
+_SCRIPT = ("--file=-", "--no-owner", "--no-comments", "--no-password")
+_LOAD = ("--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--output=/dev/null", "--no-password")
+_SINCE_17 = b"SET transaction_timeout = 0;\n"
+_HEAD_LINES = 20
+"""Lines of a script, without data, that have the parameters."""
 _WITHOUT_TLS = "SSL support is not compiled in"
 
 
@@ -23,14 +31,46 @@ async def dump(url: str, write: Callable[[bytes], None]) -> None:
 
 
 async def load(url: str, parts: Iterable[bytes]) -> None:
-    """Load a dump into an empty database, completely or not at all. Raises `Permanent` if it fails."""
-    async with _running("pg_restore", url, *_RESTORE, f"--dbname={libpq_env(url)['PGDATABASE']}") as process:
+    """Load a dump into an empty database, completely or not at all. Raises `Permanent` if it fails.
+
+    Whatever is killed meanwhile, the script then ends without its COMMIT.
+    """
+    async with _running("psql", url, *_LOAD) as process:
         assert process.stdin is not None
+        # If it has ended already, its error follows.
+        with suppress(ConnectionResetError, BrokenPipeError):
+            process.stdin.write(b"BEGIN;\n")
+            await _write_script(url, parts, process.stdin)
+            process.stdin.write(b"COMMIT;\n")
+            await process.stdin.drain()
+        process.stdin.close()
+
+
+async def _write_script(url: str, parts: Iterable[bytes], output: asyncio.StreamWriter) -> None:
+    async with _running("pg_restore", url, *_SCRIPT) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        feeding = asyncio.create_task(_feed(parts, process.stdin))
+        try:
+            for _ in range(_HEAD_LINES):
+                line = await process.stdout.readline()
+                output.write(b"" if line == _SINCE_17 else line)
+            while part := await _part(process.stdout):
+                output.write(part)
+                await output.drain()
+            await feeding
+        finally:
+            feeding.cancel()
+
+
+async def _feed(parts: Iterable[bytes], stdin: asyncio.StreamWriter) -> None:
+    try:
         with suppress(ConnectionResetError, BrokenPipeError):
             for part in parts:
-                process.stdin.write(part)
-                await process.stdin.drain()
-        process.stdin.close()
+                stdin.write(part)
+                await stdin.drain()
+    finally:
+        stdin.close()
 
 
 @asynccontextmanager

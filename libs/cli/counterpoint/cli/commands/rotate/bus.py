@@ -1,4 +1,4 @@
-"""`counterpoint rotate bus`: new passwords of the bus."""
+"""`counterpoint rotate bus`: new logins of the services on the bus."""
 
 from typing import Annotated
 
@@ -18,18 +18,20 @@ def bus(
         typer.Option("--user", help="Also that of a publisher or observer; repeatable. Other systems then need it."),
     ] = None,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Make no new ones: a server of your own has those of secrets.json already.")
+        bool, typer.Option("--apply", help="Make no new ones: the server knows those of secrets.json, or of the files.")
     ] = False,
 ) -> None:
     """Give the services new passwords on the bus, one service after the other, while the stack runs.
 
-    For a NATS server of your own the command only writes them to secrets.json, and says what to do next.
+    For a NATS server of your own the command only writes them to secrets.json, and says what to do next. Credentials
+    files of a server with an operator, and client certificates, are made there: with --apply the services take them.
     """
     from counterpoint.local.credentials import store_credentials
     from counterpoint.local.endpoints import read_endpoints
     from counterpoint.local.lock import is_locked
     from counterpoint.local.roll import roll
     from counterpoint.local.service import SERVICES
+    from counterpoint.local.settings import local_settings
 
     reject_url(session)
     folder, credentials = stored_credentials(session)
@@ -37,7 +39,18 @@ def bus(
         raise UsageError(f"unknown user {unknown[0]}; there are {', '.join(sorted(credentials.nats))}")
     users = tuple(dict.fromkeys(("provisioner", *SERVICES, *(user or ()))))
     is_running = is_locked(folder)
-    embedded = not is_running or "nats" in read_endpoints(folder).engines
+    endpoints = read_endpoints(folder) if is_running else None
+    embedded = endpoints is None or "nats" in endpoints.engines
+    if endpoints is None:
+        has_files = bool(local_settings().nats_url and local_settings().nats_creds)
+    else:
+        has_files = any(login.creds for login in endpoints.users.values())
+    if has_files and not apply:
+        raise UsageError(
+            "the services have credentials files, which the operator of the server makes: run the script of"
+            " `counterpoint nats accounts --nsc --new-keys`, put its files into the folder COUNTERPOINT_NATS_CREDS, run"
+            " this with --apply, then `nsc push --all`"
+        )
     if not apply:
         store_credentials(folder / "secrets.json", credentials.with_new_passwords(users))
     in_force = is_running and (embedded or apply)
@@ -48,4 +61,5 @@ def bus(
     if not in_force and not embedded:
         when = "in secrets.json: give the server `counterpoint nats accounts`, reload it, and run this with --apply"
     result = {"users": [] if apply else list(users), "in_force": in_force}
-    session.show(result, lambda: f"passwords of {', '.join(users)}: {when}")
+    kind = "credentials files" if has_files else "passwords"
+    session.show(result, lambda: f"{kind} of {', '.join(users)}: {when}")
