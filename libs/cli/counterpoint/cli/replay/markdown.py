@@ -3,9 +3,11 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from counterpoint.cli.replay.compare import DecisionText
+from counterpoint.cli.replay.other_model import CallCosts, ModelReport, ResultText
 from counterpoint.cli.replay.task import ContextItem, StepReport, TaskReport
 from counterpoint.proto.words import quantity
 
@@ -17,6 +19,7 @@ _MEANING = {
     "not replayed": "no decision of this task can run again",
     "erased": "parts of what it was given were erased, so they cannot be rebuilt",
     "broken": "the record differs from the audit log",
+    "stopped": "the other model has not made all decisions, for the reason given below",
 }
 
 
@@ -31,6 +34,8 @@ def task_report(report: TaskReport) -> str:
         lines.append(f"- without: {report.without}, {times}")
     if report.policy:
         lines.append(f"- policy: {report.policy}")
+    if report.model:
+        lines.append(f"- model: {report.model.model}, paid by the project {report.model.sandbox}")
     lines += ["", "| leaf | service | recorded decision | replay |", "|---|---|---|---|"]
     lines += [
         f"| {step.leaf} | {step.service} | {_text(step.recorded, _CELL_CHARS)} | {_outcome(step)} |"
@@ -39,7 +44,54 @@ def task_report(report: TaskReport) -> str:
     for step in report.steps:
         if step.difference is not None:
             lines += ["", *_different(step)]
+    if report.model:
+        lines += ["", *other_model(report.model)]
     return "\n".join(lines)
+
+
+def other_model(report: ModelReport) -> list[str]:
+    """Return the section on another model: costs, then decisions and results of each delivery that called one."""
+    recorded, replayed = report.recorded_cost, report.replayed_cost
+    before = ", ".join(dict.fromkeys(name for each in report.deliveries for name in each.recorded_models))
+    lines = [f"## {report.model} in place of {before}", "", f"| | {before} | {report.model} |", "|---|---|---|"]
+    lines += [
+        f"| calls | {recorded.calls} | {replayed.calls} |",
+        f"| tokens | {recorded.tokens} | {replayed.tokens} |",
+        f"| cost | {_cost(recorded)} | {_cost(replayed)} |",
+    ]
+    if replayed.kept:
+        paid = replayed.usd - replayed.kept_usd
+        kept = (
+            f"{quantity(replayed.kept, 'call')} had been made by an earlier replay, so that this one paid {paid:f} USD."
+        )
+        lines += ["", kept]
+    for each in report.deliveries:
+        lines += ["", f"### {each.service}, leaf {each.leaf}", ""]
+        lines += [f"{each.stopped}.", ""] if each.stopped else []
+        if each.queries:
+            asked = quantity(each.queries, "read")
+            lines += [f"It made {asked} of its own, answered as of the last commit of the recorded delivery.", ""]
+        lines += ["| | recorded | replayed |", "|---|---|---|"]
+        pairs = zip_longest(each.recorded_decisions, each.replayed_decisions)
+        lines += [f"| decision | {_one(was, 'none')} | {_one(now, 'none')} |" for was, now in pairs]
+        lines.append(f"| result | {_result(each.recorded_result)} | {_result(each.replayed_result)} |")
+    return lines
+
+
+def _cost(costs: CallCosts) -> str:
+    unknown = f", and {quantity(costs.unpriced, 'call')} without a known price" if costs.unpriced else ""
+    return f"{costs.usd:f} USD{unknown}"
+
+
+def _one(decision: DecisionText | None, absent: str) -> str:
+    return absent if decision is None else _text([decision], _CELL_CHARS)
+
+
+def _result(result: ResultText | None) -> str:
+    if result is None:
+        return "none"
+    score = f" ({result.confidence})" if result.confidence is not None else ""
+    return _cell(f"{result.outcome}{score}: {result.text or result.code or 'no text'}")
 
 
 def summary_report(reports: Sequence[TaskReport], skipped: Sequence[dict[str, Any]]) -> str:

@@ -9,13 +9,15 @@ class ProviderLimits:
     """Models for text and for embeddings (the first is the default), the URL of a SearXNG, and limits.
 
     `fallbacks` are models for text that are tried in order when a call of another cannot be made. A model whose
-    provider was unavailable is tried last for `pause_s` seconds.
+    provider was unavailable is tried last for `pause_s` seconds. `replay_models` are models for text that replays
+    alone may call.
     At most `calls` run at a time, each for `call_s` seconds with `tries` tries and `max_tokens` output tokens.
     `job_tokens` are token limits of jobs of the memory service in a project; other jobs have no limit.
     """
 
     models: tuple[str, ...] = ()
     fallbacks: tuple[str, ...] = ()
+    replay_models: tuple[str, ...] = ()
     pause_s: float = 30.0
     embedding_models: tuple[str, ...] = ()
     search_url: str | None = None
@@ -26,4 +28,9 @@ class ProviderLimits:
     job_tokens: Mapping[str, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.models or self.embedding_models or self.search_url)
+        return bool(self.models or self.replay_models or self.embedding_models or self.search_url)
+
+    @property
+    def replayable(self) -> tuple[str, ...]:
+        """The models that a replay may call."""
+        return tuple(dict.fromkeys((*self.models, *self.fallbacks, *self.replay_models)))

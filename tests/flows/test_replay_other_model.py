@@ -1,0 +1,234 @@
+"""Replays with another model: what it decides and costs, paid by a sandbox, and nothing left in the project."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+from agents.gateway_world import PRICED, UNPRICED, World, world
+from agents.obedient import call, proposal
+from flows.own_stack import own_stack
+from flows.test_replay import Tasks
+from starlette.responses import JSONResponse, PlainTextResponse
+
+pytestmark = pytest.mark.timeout(240)
+OTHER, FORBIDDEN = "openai/gpt-4o", "openai/gpt-4.1"
+PROJECT, SANDBOX = "pipelines", "pipelines-replay"
+ACT, OTHER_ACT = "Flush the name cache", "Restart the resolver"
+KNOWLEDGE = {
+    "runbook.md": "# Name resolution\n\nWhen orders_ingest cannot resolve ldap.internal, its cache is gone.\n\n"
+    f"1. {OTHER_ACT} with `systemctl restart named`.\n2. Check that `dig ldap.internal` answers.\n",
+    "warehouse.md": f"# Warehouse\n\n{ACT} of the ldap.internal hosts with `nscd -i hosts`.\n",
+    "coffee.md": "# Coffee\n\nThe machine is descaled on Mondays.\n",
+}
+FAILED = {"error_message": "could not resolve ldap.internal: DNS lookup timed out after 5 s"}
+LEADER = "fetch_orders of orders_ingest cannot resolve ldap.internal"
+
+
+def says(act: str, *looks: str) -> Any:
+    """A model that makes these calls, then proposes the passage with an act."""
+
+    def said(messages: Any) -> str:
+        made = sum(each["role"] == "assistant" for each in messages)
+        return looks[made] if made < len(looks) else proposal(messages, has=act)
+
+    return said
+
+
+SEARCH, RUNS = call("search", text="flush the name cache"), call("runs")
+
+
+@pytest_asyncio.fixture(scope="module")
+async def outside() -> AsyncIterator[World]:
+    """The world in which the models are."""
+    async with world() as made:
+        made.script = says(ACT, SEARCH, RUNS)
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module")
+async def tasks(outside: World) -> AsyncIterator[Tasks]:
+    """A project on a stack with a model, and others that replays may call. Its task `failing` was solved."""
+    async with own_stack(
+        COUNTERPOINT_MODEL=PRICED,
+        COUNTERPOINT_REPLAY_MODELS=f"{OTHER}, {UNPRICED}",
+        OPENAI_API_BASE=f"{outside.url}/v1",
+        OPENAI_API_KEY="sk-of-the-provider",
+    ) as stack:
+        headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
+        async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=60) as http:
+            made = Tasks(stack, http, PROJECT)
+            for source, text in KNOWLEDGE.items():
+                await made.post("/v1/documents", {"source": source, "text": text})
+            # The gateway loads its client of models at its first call.
+            await made.submit("first", "question", "How often is the machine descaled?")
+            await made.submit("failing", "troubleshoot", LEADER, **FAILED)
+            await made.solved("failing")
+            yield made
+
+
+@pytest.fixture(autouse=True)
+def as_recorded(outside: World) -> Iterator[None]:
+    """The models say what the recorded one said."""
+    outside.script = says(ACT, SEARCH, RUNS)
+    yield
+    outside.answers.clear()
+
+
+async def costs(tasks: Tasks, project: str, **by: Any) -> Any:
+    done = await asyncio.to_thread(tasks_http, tasks, "/v1/costs", project=project, **by)
+    return done["total"]
+
+
+def tasks_http(tasks: Tasks, path: str, **params: Any) -> Any:
+    url, token = tasks.where[1], tasks.where[3]
+    reply = httpx.get(url + path, params=params, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+    return reply.raise_for_status().json()
+
+
+async def test_the_same_words_are_the_same_decisions_and_leave_nothing_in_the_project(
+    tasks: Tasks, outside: World
+) -> None:
+    before, spent = await tasks.leaves(), await costs(tasks, PROJECT)
+    called = len(outside.seen)
+    report = await tasks.replay("failing", "--model", OTHER)
+    assert report["verdict"] == "same", report
+    model = report["model"]
+    assert (model["model"], model["sandbox"]) == (OTHER, SANDBOX)
+    assert model["recorded_cost"]["calls"] == model["replayed_cost"]["calls"] == 3
+    assert [each["model"] for each in outside.seen[called:]] == ["gpt-4o"] * 3
+    (delivery,) = model["deliveries"]
+    assert delivery["recorded_models"] == [PRICED]
+    assert delivery["recorded_result"] == delivery["replayed_result"]
+    assert ACT in delivery["replayed_result"]["text"]
+    assert float(model["replayed_cost"]["usd"]) > float(model["recorded_cost"]["usd"]) > 0
+    # The project has no further commit but of the services that follow others, and no further call.
+    written = [leaf for leaf in await tasks.leaves() if leaf not in before]
+    assert {leaf.get("service") for leaf in written} <= {"lineage", "memory"}
+    assert await costs(tasks, PROJECT) == spent
+    paid = await costs(tasks, SANDBOX, by="model")
+    assert (paid["calls"], paid["usd"]) == (3, model["replayed_cost"]["usd"])
+    # A second replay has the replies of the first, and pays nothing.
+    again = await tasks.replay("failing", "--model", OTHER)
+    assert again["verdict"] == "same"
+    assert again["model"]["replayed_cost"]["kept"] == 3
+    assert len(outside.seen) == called + 3
+    assert await costs(tasks, SANDBOX) == paid
+    assert "this one paid 0" in (await tasks.run("replay", "failing", "--model", OTHER)).output
+
+
+async def test_another_decision_is_shown_with_both_contexts_its_cost_and_its_result(
+    tasks: Tasks, outside: World
+) -> None:
+    outside.script = says(OTHER_ACT, call("search", text="restart named"))
+    report = await tasks.replay("failing", "--model", OTHER, "--again")
+    assert report["verdict"] == "different"
+    step = next(each for each in report["steps"] if "difference" in each)
+    assert (step["service"], step["step"]) == ("developer", "01-turn")
+    assert "restart named" in json.dumps(step["difference"]["replayed"])
+    assert step["context"]
+    (delivery,) = report["model"]["deliveries"]
+    assert delivery["queries"] == 1, "its search is not in the record, and was answered as of then"
+    assert ACT in delivery["recorded_result"]["text"]
+    assert OTHER_ACT in delivery["replayed_result"]["text"]
+    assert report["model"]["replayed_cost"]["calls"] == 2
+    follows = [each["verdict"] for each in report["steps"] if each["service"] == "manager"]
+    assert "follows" in follows
+    shown = (await tasks.run("replay", "failing", "--model", OTHER, "--again")).output
+    assert "## First difference: developer" in shown
+    assert "| cost |" in shown
+    assert OTHER_ACT in shown
+
+
+async def test_what_was_learned_later_is_not_shown_to_the_model(tasks: Tasks, outside: World) -> None:
+    await tasks.post("/v1/documents", {"source": "later.md", "text": f"# Later\n\n{ACT} by `later --now`."})
+    outside.script = says(ACT, call("search", text="flush the name cache later"))
+    await tasks.replay("failing", "--model", OTHER, "--again")
+    prompts = json.dumps(outside.seen[-1]["messages"])
+    assert "nscd" in prompts
+    assert "later --now" not in prompts
+
+
+async def test_a_budget_that_ends_in_the_middle_ends_the_replay_and_a_larger_one_goes_on(
+    tasks: Tasks, outside: World
+) -> None:
+    first = next(each for each in outside.seen if "ldap" in json.dumps(each["messages"]))
+    estimate = 64 + 1200 + sum(len(each["content"].encode()) + 16 for each in first["messages"])
+    called = len(outside.seen)
+    report = await tasks.replay("failing", "--model", UNPRICED, "--tokens", str(estimate + 30), code=1)
+    assert report["verdict"] == "stopped"
+    (delivery,) = report["model"]["deliveries"]
+    assert "the budget of the replay" in delivery["stopped"]
+    assert report["model"]["replayed_cost"] == {
+        "calls": 1, "usd": "0", "tokens": 25, "unpriced": 1, "kept": 0, "kept_usd": "0"
+    }  # fmt: skip
+    assert len(outside.seen) == called + 1
+    developed = {each["step"]: each["verdict"] for each in report["steps"] if each["service"] == "developer"}
+    assert developed["01-turn"] == "same"
+    assert developed["02-turn"] == developed["done"] == "not replayed"
+    assert "replayed_result" not in delivery
+    shown = (await tasks.run("replay", "failing", "--model", UNPRICED, "--tokens", str(estimate + 30))).output
+    assert "the budget of the replay" in shown
+    whole = await tasks.replay("failing", "--model", UNPRICED, "--tokens", "100000")
+    assert whole["verdict"] == "same"
+    assert (whole["model"]["replayed_cost"]["calls"], whole["model"]["replayed_cost"]["kept"]) == (3, 1)
+    priceless = await tasks.replay("failing", "--model", UNPRICED, "--again", code=1)
+    assert "whose price is known" in priceless["model"]["deliveries"][0]["stopped"]
+
+
+async def test_a_model_that_is_away_or_answers_garbage_ends_the_replay_and_may_be_tried_again(
+    tasks: Tasks, outside: World
+) -> None:
+    await tasks.submit("faulty", "troubleshoot", LEADER + " again", **FAILED)
+    await tasks.solved("faulty")
+    outside.answers = [JSONResponse({"error": {"message": "busy"}}, 503) for _ in range(3)]
+    away = await tasks.replay("faulty", "--model", OTHER, code=1)
+    assert away["verdict"] == "stopped"
+    assert "busy or not reachable" in away["model"]["deliveries"][0]["stopped"]
+    assert away["model"]["replayed_cost"]["calls"] == 0
+    outside.answers = [PlainTextResponse("<html>garbage</html>")]
+    garbage = await tasks.replay("faulty", "--model", OTHER, code=1)
+    assert garbage["verdict"] == "stopped"
+    assert "unknown_outcome" in garbage["model"]["deliveries"][0]["stopped"]
+    assert (await tasks.replay("faulty", "--model", OTHER, "--again"))["verdict"] == "same"
+    # Words that are no proposal are the model's own fault, which the developer meets as it does at work.
+    outside.script = lambda messages: "I would rather not."
+    refusing = await tasks.replay("faulty", "--model", OTHER, "--again")
+    assert refusing["verdict"] == "different"
+    (delivery,) = refusing["model"]["deliveries"]
+    assert delivery["replayed_result"]["outcome"]
+    assert "cannot be used" in json.dumps(delivery["replayed_decisions"])
+
+
+async def test_a_model_that_is_not_configured_is_not_called(tasks: Tasks, outside: World) -> None:
+    called = len(outside.seen)
+    report = await tasks.replay("failing", "--model", FORBIDDEN, code=1)
+    assert report["verdict"] == "stopped"
+    assert f"{PRICED}, {OTHER}, {UNPRICED}" in report["model"]["deliveries"][0]["stopped"]
+    assert len(outside.seen) == called
+    # Outside of a replay nobody may call the models of replays.
+
+
+async def test_a_limit_of_the_sandbox_holds_too(tasks: Tasks) -> None:
+    where = [*tasks.where[:4], "--project", SANDBOX]
+    elsewhere = Tasks.__new__(Tasks)
+    elsewhere.where = where
+    assert (await elsewhere.run("limit", "set", "project", "--tokens", "1")).exit_code == 0
+    try:
+        report = await tasks.replay("failing", "--model", OTHER, "--again", code=1)
+        assert f"the limit of project {SANDBOX}" in report["model"]["deliveries"][0]["stopped"]
+    finally:
+        await elsewhere.run("limit", "remove", "project")
+
+
+async def test_a_task_of_another_project_is_not_found(tasks: Tasks) -> None:
+    where = [*tasks.where[:4], "--project", "elsewhere"]
+    elsewhere = Tasks.__new__(Tasks)
+    elsewhere.where = where
+    done = await elsewhere.run("replay", "failing", "--model", OTHER)
+    assert done.exit_code == 1
+    assert "is not a task of project elsewhere" in done.output
+    assert (await costs(tasks, "elsewhere-replay"))["calls"] == 0
