@@ -135,6 +135,20 @@ async def test_a_replay_writes_nothing(tasks: Tasks) -> None:
     assert json.loads((await tasks.run("verify", "--json")).stdout)["ok"]
 
 
+async def test_another_model_makes_no_difference_to_a_task_that_called_none(tasks: Tasks) -> None:
+    await fixed_before(tasks)
+    done = await tasks.run("replay", "again", "--model", "openai/gpt-4o")
+    assert done.exit_code == 1
+    assert "no step of task again called a model" in done.output
+    for words, problem in (
+        (("again", "--budget", "1"), "need --model"),
+        (("--all", "--model", "openai/gpt-4o"), "replays one task"),
+    ):
+        refused = await tasks.run("replay", *words)
+        assert refused.exit_code == 2
+        assert problem in refused.output
+
+
 async def test_without_the_attempt_that_had_the_fix_it_would_not_have_been_proposed(tasks: Tasks) -> None:
     attempt = await fixed_before(tasks)
     report = await tasks.replay("again", "--without", f"attempts/{attempt}")

@@ -14,6 +14,9 @@ from flows.own_stack import own_stack
 from flows.test_replay import Tasks
 from starlette.responses import JSONResponse, PlainTextResponse
 
+from counterpoint.cli.replay.markdown import task_report
+from counterpoint.cli.replay.task import TaskReport
+
 pytestmark = pytest.mark.timeout(240)
 OTHER, FORBIDDEN = "openai/gpt-4o", "openai/gpt-4.1"
 PROJECT, SANDBOX = "pipelines", "pipelines-replay"
@@ -55,6 +58,7 @@ async def tasks(outside: World) -> AsyncIterator[Tasks]:
     async with own_stack(
         COUNTERPOINT_MODEL=PRICED,
         COUNTERPOINT_REPLAY_MODELS=f"{OTHER}, {UNPRICED}",
+        COUNTERPOINT_RELATIONS_TOKENS="0",
         OPENAI_API_BASE=f"{outside.url}/v1",
         OPENAI_API_KEY="sk-of-the-provider",
     ) as stack:
@@ -112,12 +116,11 @@ async def test_the_same_words_are_the_same_decisions_and_leave_nothing_in_the_pr
     paid = await costs(tasks, SANDBOX, by="model")
     assert (paid["calls"], paid["usd"]) == (3, model["replayed_cost"]["usd"])
     # A second replay has the replies of the first, and pays nothing.
-    again = await tasks.replay("failing", "--model", OTHER)
-    assert again["verdict"] == "same"
-    assert again["model"]["replayed_cost"]["kept"] == 3
+    again = (await tasks.run("replay", "failing", "--model", OTHER)).output
+    assert "every decision that runs again is the same" in again
+    assert "3 calls had been made by an earlier replay, so that this one paid 0" in again
     assert len(outside.seen) == called + 3
     assert await costs(tasks, SANDBOX) == paid
-    assert "this one paid 0" in (await tasks.run("replay", "failing", "--model", OTHER)).output
 
 
 async def test_another_decision_is_shown_with_both_contexts_its_cost_and_its_result(
@@ -137,12 +140,14 @@ async def test_another_decision_is_shown_with_both_contexts_its_cost_and_its_res
     assert report["model"]["replayed_cost"]["calls"] == 2
     follows = [each["verdict"] for each in report["steps"] if each["service"] == "manager"]
     assert "follows" in follows
-    shown = (await tasks.run("replay", "failing", "--model", OTHER, "--again")).output
+    shown = task_report(TaskReport.model_validate(report))
     assert "## First difference: developer" in shown
+    assert "Recorded context, " in shown
     assert "| cost |" in shown
     assert OTHER_ACT in shown
 
 
+@pytest.mark.slow
 async def test_what_was_learned_later_is_not_shown_to_the_model(tasks: Tasks, outside: World) -> None:
     await tasks.post("/v1/documents", {"source": "later.md", "text": f"# Later\n\n{ACT} by `later --now`."})
     outside.script = says(ACT, call("search", text="flush the name cache later"))
@@ -155,7 +160,7 @@ async def test_what_was_learned_later_is_not_shown_to_the_model(tasks: Tasks, ou
 async def test_a_budget_that_ends_in_the_middle_ends_the_replay_and_a_larger_one_goes_on(
     tasks: Tasks, outside: World
 ) -> None:
-    first = next(each for each in outside.seen if "ldap" in json.dumps(each["messages"]))
+    first = next(each for each in outside.seen if "fetch_orders" in json.dumps(each["messages"]))
     estimate = 64 + 1200 + sum(len(each["content"].encode()) + 16 for each in first["messages"])
     called = len(outside.seen)
     report = await tasks.replay("failing", "--model", UNPRICED, "--tokens", str(estimate + 30), code=1)
@@ -170,15 +175,19 @@ async def test_a_budget_that_ends_in_the_middle_ends_the_replay_and_a_larger_one
     assert developed["01-turn"] == "same"
     assert developed["02-turn"] == developed["done"] == "not replayed"
     assert "replayed_result" not in delivery
-    shown = (await tasks.run("replay", "failing", "--model", UNPRICED, "--tokens", str(estimate + 30))).output
-    assert "the budget of the replay" in shown
+    assert "the budget of the replay" in task_report(TaskReport.model_validate(report))
     whole = await tasks.replay("failing", "--model", UNPRICED, "--tokens", "100000")
     assert whole["verdict"] == "same"
     assert (whole["model"]["replayed_cost"]["calls"], whole["model"]["replayed_cost"]["kept"]) == (3, 1)
+
+
+@pytest.mark.slow
+async def test_a_budget_in_dollars_covers_no_model_without_a_known_price(tasks: Tasks) -> None:
     priceless = await tasks.replay("failing", "--model", UNPRICED, "--again", code=1)
     assert "whose price is known" in priceless["model"]["deliveries"][0]["stopped"]
 
 
+@pytest.mark.slow
 async def test_a_model_that_is_away_or_answers_garbage_ends_the_replay_and_may_be_tried_again(
     tasks: Tasks, outside: World
 ) -> None:
@@ -203,15 +212,46 @@ async def test_a_model_that_is_away_or_answers_garbage_ends_the_replay_and_may_b
     assert "cannot be used" in json.dumps(delivery["replayed_decisions"])
 
 
-async def test_a_model_that_is_not_configured_is_not_called(tasks: Tasks, outside: World) -> None:
-    called = len(outside.seen)
-    report = await tasks.replay("failing", "--model", FORBIDDEN, code=1)
-    assert report["verdict"] == "stopped"
-    assert f"{PRICED}, {OTHER}, {UNPRICED}" in report["model"]["deliveries"][0]["stopped"]
+async def asked(tasks: Tasks, task_id: str, commit_id: str, token: str, **changes: Any) -> Any:
+    """The reply to a call of a replay."""
+    body = {
+        "key": "01-turn", "messages": [{"role": "user", "content": "Hello?"}], "max_tokens": 10, "model": OTHER,
+        "budget": {"usd": "0.01"}, "commit_id": commit_id, **changes,
+    }  # fmt: skip
+    path = f"{tasks.where[1]}/v1/tasks/{task_id}/replay/calls"
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(headers=headers, timeout=60) as http:
+        return await http.post(path, json=body, params={"project": PROJECT})
+
+
+async def test_a_call_is_refused_for_another_model_task_or_principal(tasks: Tasks, outside: World) -> None:
+    called, paid = len(outside.seen), await costs(tasks, SANDBOX)
+    steps = (await tasks.post("/v1/tasks/failing/replay", {}, limit=200))["items"]
+    commit_id = next(each["record"]["commit_id"] for each in steps if each["record"]["step"] == "done")
+    administrator = tasks.where[3]
+    refused = await asked(tasks, "failing", commit_id, administrator, model=FORBIDDEN)
+    assert (refused.status_code, refused.json()["code"]) == (403, "model")
+    assert f"{PRICED}, {OTHER}, {UNPRICED}" in refused.json()["detail"]
+    assert (await asked(tasks, "first", commit_id, administrator)).status_code == 404
+    assert (await asked(tasks, "none", commit_id, administrator)).json()["code"] == "unknown_task"
+    assert (await asked(tasks, "failing", "none", administrator)).json()["code"] == "not_found"
+    boundless = await asked(tasks, "failing", commit_id, administrator, budget={})
+    assert (boundless.status_code, boundless.json()["errors"][0]["problem"][:6]) == (422, "budget")
+    for name, roles, needed in (
+        ("ines", ["read", "audit", "submit"], f"submit in project {SANDBOX}"),
+        ("bert", ["read", "submit"], f"audit in project {PROJECT}"),
+    ):
+        made = await tasks.post(
+            "/v1/principals", {"name": name, "kind": "person", "projects": [PROJECT], "roles": roles}
+        )
+        refused = await asked(tasks, "failing", commit_id, made["token"])
+        assert (refused.status_code, refused.json()["code"]) == (403, "role")
+        assert needed in refused.json()["detail"]
     assert len(outside.seen) == called
-    # Outside of a replay nobody may call the models of replays.
+    assert await costs(tasks, SANDBOX) == paid
 
 
+@pytest.mark.slow
 async def test_a_limit_of_the_sandbox_holds_too(tasks: Tasks) -> None:
     where = [*tasks.where[:4], "--project", SANDBOX]
     elsewhere = Tasks.__new__(Tasks)
