@@ -71,28 +71,41 @@ def replay(
     if model is not None and all_:
         raise UsageError("--model replays one task, whose budget is its own")
     _check_policy(policy)
-    from counterpoint.cli.replay.markdown import summary_report, task_report
-    from counterpoint.cli.replay.other_model import ModelReplay
+    from counterpoint.cli.replay.markdown import summary_report
     from counterpoint.cli.replay.processes import ReplayProcesses
-    from counterpoint.cli.replay.task import replay_task
 
+    expected = {"same", "different"} if without or policy or model else {"same"}
     with session.connect() as api, ReplayProcesses(policy) as processes:
         if task is not None:
-            run = uuid4().hex if again else ""
-            other = ModelReplay(api, task, session.project, model, _budget(budget, tokens), run) if model else None
-            one = replay_task(api, task, session.project, processes, without=without, model=other)
-            one = one.model_copy(update={"policy": str(policy) if policy else None})
-            session.show(one.model_dump(mode="json", exclude_none=True), lambda: task_report(one))
-            verdicts = {one.verdict}
-        else:
-            reports, failed = _replay_all(api, session, processes, _time(since), without)
-            shown = {"tasks": [each.model_dump(mode="json", exclude_none=True) for each in reports], "failed": failed}
-            session.show(shown, lambda: summary_report(reports, failed))
-            verdicts = {each.verdict for each in reports} | ({"broken"} if failed else set())
-    expected = {"same", "different"} if without or policy or model else {"same"}
-    if all_:
-        expected |= {"not replayed", "erased"}
-    return Exit.DONE if verdicts <= expected else Exit.FAILED
+            of_model = (model, _budget(budget, tokens), uuid4().hex if again else "") if model else None
+            verdict = _replay_one(api, session, processes, task, without, policy, of_model)
+            return Exit.DONE if verdict in expected else Exit.FAILED
+        reports, failed = _replay_all(api, session, processes, _time(since), without)
+        shown = {"tasks": [each.model_dump(mode="json", exclude_none=True) for each in reports], "failed": failed}
+        session.show(shown, lambda: summary_report(reports, failed))
+    verdicts = {each.verdict for each in reports} | ({"broken"} if failed else set())
+    return Exit.DONE if verdicts <= expected | {"not replayed", "erased"} else Exit.FAILED
+
+
+def _replay_one(
+    api: "ApiClient",
+    session: CommandSession,
+    processes: "ReplayProcesses",
+    task: str,
+    without: str | None,
+    policy: Path | None,
+    of_model: tuple[str, "Budget", str] | None,
+) -> str:
+    """Replay a task, perhaps with another model, its budget and its run; show the report and return the verdict."""
+    from counterpoint.cli.replay.markdown import task_report
+    from counterpoint.cli.replay.other_model import ModelReplay
+    from counterpoint.cli.replay.task import replay_task
+
+    model = ModelReplay(api, task, session.project, *of_model) if of_model else None
+    report = replay_task(api, task, session.project, processes, without=without, model=model)
+    report = report.model_copy(update={"policy": str(policy) if policy else None})
+    session.show(report.model_dump(mode="json", exclude_none=True), lambda: task_report(report))
+    return report.verdict
 
 
 def _replay_all(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CallCosts(Shape):
-    """What some calls cost. `unpriced` ones have no known price and are not in `usd`; `kept` ones were made by an
+    """The costs of some calls. `unpriced` ones have no known price and are not in `usd`; `kept` ones were made by an
     earlier replay, which paid `kept_usd` for them."""
 
     calls: int = 0

@@ -1,4 +1,4 @@
-"""What a recorded delivery has read: its labels, for a prompt that is built from it again."""
+"""Labels of what a recorded delivery has read, for a prompt that is built from it again."""
 
 import json
 from collections.abc import Iterable
