@@ -98,12 +98,14 @@ async def test_the_same_words_are_the_same_decisions_and_leave_nothing_in_the_pr
 ) -> None:
     before, spent = await tasks.leaves(), await costs(tasks, PROJECT)
     called = len(outside.seen)
+    prompts = [each["messages"] for each in outside.seen if "fetch_orders" in json.dumps(each["messages"])]
     report = await tasks.replay("failing", "--model", OTHER)
     assert report["verdict"] == "same", report
     model = report["model"]
     assert (model["model"], model["sandbox"]) == (OTHER, SANDBOX)
     assert model["recorded_cost"]["calls"] == model["replayed_cost"]["calls"] == 3
     assert [each["model"] for each in outside.seen[called:]] == ["gpt-4o"] * 3
+    assert [each["messages"] for each in outside.seen[called:]] == prompts, "they are those of the recorded model"
     (delivery,) = model["deliveries"]
     assert delivery["recorded_models"] == [PRICED]
     assert delivery["recorded_result"] == delivery["replayed_result"]
@@ -249,6 +251,51 @@ async def test_a_call_is_refused_for_another_model_task_or_principal(tasks: Task
         assert needed in refused.json()["detail"]
     assert len(outside.seen) == called
     assert await costs(tasks, SANDBOX) == paid
+
+
+@pytest.mark.slow
+async def test_an_item_that_is_left_out_is_in_no_answer(tasks: Tasks, outside: World) -> None:
+    outside.script = says(OTHER_ACT, call("search", text="flush the name cache of the ldap.internal hosts"))
+    report = await tasks.replay("failing", "--model", OTHER, "--without", "warehouse.md")
+    assert report["left_out"] > 0
+    assert report["verdict"] == "different"
+    assert report["model"]["deliveries"][0]["queries"] == 1
+    assert "nscd" not in json.dumps(outside.seen[-1]["messages"])
+
+
+@pytest.mark.slow
+async def test_every_kind_of_task_is_decided_by_another_model(tasks: Tasks, outside: World) -> None:
+    outside.script = lambda messages: "The machine is descaled on Mondays. [1]"
+    await tasks.submit("asked", "question", "On which day is the machine descaled?", session_id="talk")
+    report = await tasks.replay("asked", "--model", OTHER)
+    assert report["verdict"] == "same", report
+    assert report["model"]["replayed_cost"]["calls"] == report["model"]["recorded_cost"]["calls"] > 0
+    outside.script = lambda messages: "NO ANSWER"
+    report = await tasks.replay("asked", "--model", OTHER, "--again")
+    assert report["verdict"] == "different"
+    (delivery,) = report["model"]["deliveries"]
+    assert "Mondays" in delivery["recorded_result"]["text"]
+    assert delivery["replayed_result"]
+    outside.script = says("Restart")
+    planned = await tasks.submit("planned", "plan", "Plan how orders_ingest resolves ldap.internal again")
+    if planned["state"] != "completed":
+        await tasks.post("/v1/tasks/planned/cancel", {"reason": "no longer needed"})
+        await tasks.until("planned", "cancelled")
+    report = await tasks.replay("planned", "--model", OTHER)
+    assert report["verdict"] == "same", report
+    assert report["model"]["replayed_cost"]["calls"] > 0
+
+
+@pytest.mark.slow
+async def test_the_sandbox_is_verified_and_erased_as_any_project(tasks: Tasks) -> None:
+    await tasks.replay("failing", "--model", OTHER)
+    sandbox = Tasks.__new__(Tasks)
+    sandbox.where = [*tasks.where[:4], "--project", SANDBOX]
+    assert (await sandbox.run("verify", "--json")).exit_code == 0
+    erased = await sandbox.run("erase", "--everything", "--reason", "no longer needed", "--yes")
+    assert erased.exit_code == 0, erased.output
+    assert (await costs(tasks, SANDBOX))["calls"] == 0
+    assert (await tasks.replay("failing", "--model", OTHER, "--again"))["verdict"] == "same"
 
 
 @pytest.mark.slow

@@ -242,7 +242,9 @@ class LiveAnswers(RecordedAnswers):
     def __init__(self, delivery: RecordedDelivery, live: Live) -> None:
         super().__init__(delivery)
         self._live = live
-        self._given = {answer.query: answer.result for request in delivery.requests for answer in request}
+        self._given: dict[str, list[QueryResult]] = {}
+        for answer in (each for request in delivery.requests for each in request):
+            self._given.setdefault(answer.query, []).append(answer.result)
 
     async def _answer(self, request: QueryRequest) -> QueryReply:
         salt = bytes.fromhex(self._delivery.salt)
@@ -250,8 +252,12 @@ class LiveAnswers(RecordedAnswers):
         new = {name: query for name, query in zip(names, request.queries, strict=True) if name not in self._given}
         if new:
             reply = await self._live(LiveRequest(queries=tuple(new.values())))
-            self._given |= dict(zip(new, reply.found, strict=True))
-        return QueryReply(found=tuple(self._given[name] for name in names))
+            self._given |= {name: [found] for name, found in zip(new, reply.found, strict=True)}
+        return QueryReply(found=tuple(self._next_of(self._given[name]) for name in names))
+
+    def _next_of(self, answers: list[QueryResult]) -> QueryResult:
+        """Return the answers to a repeated query one after another, the last as often as it is asked."""
+        return answers.pop(0) if len(answers) > 1 else answers[0]
 
 
 async def replayed(

@@ -1,13 +1,13 @@
 """Replay with another model: its calls, paid by the sandbox, and what they cost and led to."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from counterpoint.cli.errors import ApiError
 from counterpoint.cli.replay.compare import DecisionText, decisions
 from counterpoint.client.replay import LiveReply, LiveRequest, RecordedCall, Replayed
-from counterpoint.proto.memory import Outgoing, Ref, StepRecord
+from counterpoint.proto.memory import Item, Outgoing, Ref, StepRecord
 from counterpoint.proto.messages import Shape, Usd
 from counterpoint.proto.replays import ReplayAnswers, TextReply, sandbox_project
 from counterpoint.proto.subjects import DEFAULT_PROJECT
@@ -93,6 +93,7 @@ class ModelReplay:
         self._budget = budget
         self._run = run
         self._commit_id = ""
+        self._left_out: Callable[[Item], bool] = lambda item: False
         self._read: dict[Ref, None] = {}
         self._queries = 0
         self._cost = CallCosts()
@@ -116,16 +117,18 @@ class ModelReplay:
             deliveries=tuple(self._deliveries),
         )
 
-    def begin(self, commit_id: str) -> None:
-        """Begin a delivery, which a commit ended."""
-        self._commit_id, self._read, self._queries, self._cost = commit_id, {}, 0, CallCosts()
+    def begin(self, commit_id: str, left_out: Callable[[Item], bool]) -> None:
+        """Begin a delivery, which a commit ended; the items that are `left_out` are in no answer."""
+        self._commit_id, self._left_out = commit_id, left_out
+        self._read, self._queries, self._cost = {}, 0, CallCosts()
 
     def answer(self, request: LiveRequest) -> LiveReply:
         """Return the completion of the model or the answers of memory, or the error."""
         try:
             return self._answers(request) if request.call is None else self._called(request)
         except ApiError as refused:
-            return LiveReply(error=_problem(refused, self._model))
+            what = f"{self._model} was not called" if request.call else "memory has no answer to what it asks for"
+            return LiveReply(error=_problem(refused, what))
 
     def _called(self, request: LiveRequest) -> LiveReply:
         assert request.call is not None
@@ -145,9 +148,12 @@ class ModelReplay:
         body = {"commit_id": self._commit_id, "queries": [query.model_dump(mode="json") for query in request.queries]}
         found = ReplayAnswers.model_validate(self._api.post(f"{self._path}/queries", body, project=self._project)).found
         self._queries += len(request.queries)
-        items = (item for answer in found for item in answer.items)
-        self._read |= {Ref(store=item.store, id=item.id, version=item.version): None for item in items}
-        return LiveReply(found=found)
+        kept = [tuple(item for item in answer.items if not self._left_out(item)) for answer in found]
+        self._read |= {
+            Ref(store=item.store, id=item.id, version=item.version): None for items in kept for item in items
+        }
+        answers = (answer.model_copy(update={"items": items}) for answer, items in zip(found, kept, strict=True))
+        return LiveReply(found=tuple(answers))
 
     def end(
         self,
@@ -212,14 +218,14 @@ def _result(messages: Iterable[Outgoing]) -> ResultText | None:
     return None
 
 
-def _problem(error: ApiError, model: str) -> str:
-    """Return an error of a call in words."""
+def _problem(error: ApiError, what: str) -> str:
+    """Return an error in words."""
     body = error.body
     detail = body.get("detail") or "; ".join(f"{each['field']} {each['problem']}" for each in body.get("errors", ()))
     match body.get("code"):
         case "budget":
             return f"the budget of the replay or a limit of its sandbox does not cover the next call: {detail}"
         case "unavailable":
-            return f"{model} could not be called: the provider or the gateway is busy or not reachable"
+            return f"{what}: the provider, the gateway or memory is busy or not reachable"
         case code:
-            return f"{model} was not called: {code}: {detail}"
+            return f"{what}: {code}: {detail}"

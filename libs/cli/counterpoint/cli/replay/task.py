@@ -191,7 +191,7 @@ def _replayed(
     given = tuple(tuple(_without(answer, without) for answer in request) for request in last.requests)
     delivery = _delivery(record, given, calls)
     if live is not None:
-        live.begin(record.commit_id)
+        live.begin(record.commit_id, lambda item: is_item(item, without))
         result = processes.run(delivery.model_copy(update={"live": True}), live.answer)
         recorded = [step.record for step in steps if step.record]
         live.end(last.leaf, recorded, calls, ledger_costs(_ledger(of_task, steps)), result)
