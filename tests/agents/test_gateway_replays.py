@@ -14,7 +14,7 @@ from counterpoint.client.gateway import Generated, Holder
 from counterpoint.guard.policy import policy
 from counterpoint.manager.gateway.provider_limits import ProviderLimits
 from counterpoint.memory.access.tokens import Tokens
-from counterpoint.proto.errors import Denied, Transient
+from counterpoint.proto.errors import Denied, Permanent, Transient
 from counterpoint.proto.memory import TokenPurpose
 from counterpoint.proto.tasks import Budget
 
@@ -89,3 +89,13 @@ async def test_a_replay_has_the_budget_of_its_token(url: str, door: Door, projec
     spent = await door.house.body(project, "spend", f"job:{poor.job}")
     assert spent is not None
     assert (spent["limit_tokens"], spent["spent_tokens"], spent.get("refused")) == (2000, 25, None)
+
+
+async def test_a_gateway_may_be_there_for_replays_alone(door: Door, project: str, outside: World) -> None:
+    limits = ProviderLimits(replay_models=(OTHER,))
+    assert limits
+    async with gateway(door, limits) as (url, _):
+        assert (await said(url, OTHER, Replaying(door.house, project))).text == outside.text
+        at_work = developer(door, await delegated(door.house, project, "t-1"))
+        with pytest.raises(Permanent, match="no_model"):
+            await said(url, OTHER, at_work)

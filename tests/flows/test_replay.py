@@ -143,6 +143,8 @@ async def test_another_model_makes_no_difference_to_a_task_that_called_none(task
     for words, problem in (
         (("again", "--budget", "1"), "need --model"),
         (("--all", "--model", "openai/gpt-4o"), "replays one task"),
+        (("again", "--model", " "), "the name of a model"),
+        (("again", "--model", "openai/gpt-4o", "--budget", "inf"), "an amount in US dollars"),
     ):
         refused = await tasks.run("replay", *words)
         assert refused.exit_code == 2

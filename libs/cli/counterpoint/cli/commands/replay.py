@@ -68,6 +68,8 @@ def replay(
         raise UsageError("--since needs --all")
     if model is None and (budget is not None or tokens is not None or again):
         raise UsageError("--budget, --tokens and --again need --model")
+    if model is not None and not model.strip():
+        raise UsageError("--model takes the name of a model, such as openai/gpt-4o")
     if model is not None and all_:
         raise UsageError("--model replays one task, whose budget is its own")
     _check_policy(policy)
@@ -134,11 +136,14 @@ def _replay_all(
 
 
 def _budget(usd: float | None, tokens: int | None) -> "Budget":
-    """Return the budget of a replay, in dollars if no tokens are named."""
+    """Return the budget of a replay, in dollars if no tokens are named. Raises `UsageError`."""
     from counterpoint.proto.tasks import Budget
 
     amount = BUDGET_USD if usd is None and tokens is None else usd
-    return Budget(usd=None if amount is None else Decimal(str(amount)), tokens=tokens)
+    try:
+        return Budget(usd=None if amount is None else Decimal(str(amount)), tokens=tokens)
+    except ValueError:
+        raise UsageError("--budget takes an amount in US dollars, --tokens a number up to 10^12") from None
 
 
 def _check_policy(policy: Path | None) -> None:
