@@ -1,7 +1,7 @@
 """Calls of replays: by the model that is asked for alone, one of those that replays may call, within their budget."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import pytest
@@ -11,11 +11,12 @@ from starlette.responses import JSONResponse
 
 from counterpoint.client import Gateway
 from counterpoint.client.gateway import Generated, Holder
-from counterpoint.guard.policy import policy
+from counterpoint.guard.policy import ModelPolicy, policy
 from counterpoint.manager.gateway.provider_limits import ProviderLimits
 from counterpoint.memory.access.tokens import Tokens
 from counterpoint.proto.errors import Denied, Permanent, Transient
 from counterpoint.proto.memory import TokenPurpose
+from counterpoint.proto.replays import sandbox_project
 from counterpoint.proto.tasks import Budget
 
 pytestmark = pytest.mark.xdist_group("litellm")  # its import takes seconds
@@ -99,3 +100,18 @@ async def test_a_gateway_may_be_there_for_replays_alone(door: Door, project: str
         at_work = developer(door, await delegated(door.house, project, "t-1"))
         with pytest.raises(Permanent, match="no_model"):
             await said(url, OTHER, at_work)
+
+
+async def test_a_project_calls_the_models_that_the_policy_permits_it(door: Door, project: str, outside: World) -> None:
+    rows = {project: (FALLBACK,), f"{project}-x": (), f"{project}-y": (UNPRICED, PRICED)}
+    async with gateway(door, replace(LIMITS, policy=ModelPolicy(projects=rows))) as (url, _):
+        at_work = developer(door, await delegated(door.house, project, "t-1"))
+        assert (await said(url, PRICED, at_work)).usage.model == FALLBACK
+        for sandbox, model in ((project, OTHER), (f"{project}-x", PRICED), (f"{project}-y", OTHER)):
+            with pytest.raises(Denied, match=f"the policy permits project {sandbox}-replay, not {model}"):
+                await said(url, model, Replaying(door.house, sandbox_project(sandbox)))
+        allowed = Replaying(door.house, sandbox_project(f"{project}-y"), Budget(tokens=2000))
+        assert (await said(url, UNPRICED, allowed)).usage.model == UNPRICED
+        unnamed = Replaying(door.house, sandbox_project(f"{project}-z"))
+        assert (await said(url, OTHER, unnamed)).usage.model == OTHER
+    assert [each["model"] for each in outside.seen] == ["gpt-4.1-mini", "nobody-knows", "gpt-4o"]

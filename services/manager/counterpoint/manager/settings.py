@@ -7,6 +7,7 @@ from pydantic_settings import NoDecode
 
 from counterpoint.bus import BusSettings
 from counterpoint.client.gateway import RELATIONS_JOB, Gateway
+from counterpoint.guard.policy import policy
 from counterpoint.manager.gateway.provider_limits import ProviderLimits
 from counterpoint.manager.task_limits import TaskLimits
 
@@ -67,6 +68,7 @@ class ManagerSettings(BusSettings):
             call_s=self.gateway_call_s,
             tries=self.gateway_tries,
             max_tokens=self.gateway_max_tokens,
+            policy=policy().models,
             job_tokens={f"job:{RELATIONS_JOB}": self.relations_tokens},
         )
 

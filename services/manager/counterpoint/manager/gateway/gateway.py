@@ -174,15 +174,21 @@ class ModelGateway:
             raise failure or AssertionError("a request has a candidate")
 
     def _candidates(self, request: CallRequest) -> Iterator[CallRequest]:
-        """Yield the request, then the same by each fallback; models whose providers are paused last."""
-        call = request.call
-        if not isinstance(call, GenerateCall) or not self._limits.fallbacks or request.grant.replays:
+        """Yield the request, then the same by each fallback; models whose providers are paused last. Raises `Denied`
+        `model` where the policy permits the project none of them."""
+        call, project = request.call, request.grant.project
+        if not isinstance(call, GenerateCall):
             yield request
             return
-        models = dict.fromkeys((call.model, *self._limits.fallbacks))
+        fallbacks = () if request.grant.replays else self._limits.fallbacks
+        permitted = [
+            each for each in dict.fromkeys((call.model, *fallbacks)) if self._limits.policy.permits(project, each)
+        ]
+        if not permitted:
+            raise Denied(ErrorCode.MODEL, f"a model that the policy permits project {project}, not {call.model}")
         now = asyncio.get_running_loop().time()
-        for model in sorted(models, key=lambda model: self._paused_until.get(model, 0.0) > now):
-            others = tuple(replace(call, model=other) for other in models if other != model)
+        for model in sorted(permitted, key=lambda model: self._paused_until.get(model, 0.0) > now):
+            others = tuple(replace(call, model=other) for other in permitted if other != model)
             yield replace(request, call=replace(call, model=model), others=others)
 
     async def _make(self, request: CallRequest, estimate: CallUsage) -> CallOutcome:

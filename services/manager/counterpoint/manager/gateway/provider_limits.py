@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from counterpoint.guard.policy import ModelPolicy
+
 
 @dataclass(frozen=True)
 class ProviderLimits:
@@ -13,6 +15,7 @@ class ProviderLimits:
     alone may call.
     At most `calls` run at a time, each for `call_s` seconds with `tries` tries and `max_tokens` output tokens.
     `job_tokens` are token limits of jobs of the memory service in a project; other jobs have no limit.
+    `policy` says which models a project may call for text.
     """
 
     models: tuple[str, ...] = ()
@@ -26,6 +29,7 @@ class ProviderLimits:
     tries: int = 3
     max_tokens: int = 8192
     job_tokens: Mapping[str, int] = field(default_factory=dict)
+    policy: ModelPolicy = field(default_factory=ModelPolicy)
 
     def __bool__(self) -> bool:
         return bool(self.models or self.replay_models or self.embedding_models or self.search_url)
