@@ -137,6 +137,7 @@ async def test_another_decision_is_shown_with_both_contexts_its_cost_and_its_res
     assert step["context"]
     (delivery,) = report["model"]["deliveries"]
     assert delivery["queries"] == 1, "its search is not in the record, and was answered as of then"
+    assert {each["store"] for each in delivery["read"]} == {"chunks"}
     assert ACT in delivery["recorded_result"]["text"]
     assert OTHER_ACT in delivery["replayed_result"]["text"]
     assert report["model"]["replayed_cost"]["calls"] == 2
@@ -145,6 +146,7 @@ async def test_another_decision_is_shown_with_both_contexts_its_cost_and_its_res
     shown = task_report(TaskReport.model_validate(report))
     assert "## First difference: developer" in shown
     assert "Recorded context, " in shown
+    assert "Replayed context, the same, and of its own 3 items: chunks/" in shown
     assert "| cost |" in shown
     assert OTHER_ACT in shown
 

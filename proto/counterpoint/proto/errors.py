@@ -104,7 +104,7 @@ class ErrorCode(StrEnum):
     BUDGET = "budget"
     """The call would exceed the budget of the task, job or day. Raise the budget, or make a cheaper call."""
     MODEL = "model"
-    """The gateway does not offer this model. Name a configured model."""
+    """The gateway does not offer this model, or the policy does not permit the project to call it. Name another one."""
     STEP = "step"
     """Only the last step of a delivery may change task state or send a workflow message.
 

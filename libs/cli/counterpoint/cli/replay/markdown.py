@@ -9,6 +9,7 @@ from typing import Any
 from counterpoint.cli.replay.compare import DecisionText
 from counterpoint.cli.replay.other_model import CallCosts, ModelReport, ResultText
 from counterpoint.cli.replay.task import ContextItem, StepReport, TaskReport
+from counterpoint.proto.memory import Ref
 from counterpoint.proto.words import quantity
 
 _SHOWN = 20
@@ -43,7 +44,7 @@ def task_report(report: TaskReport) -> str:
     ]
     for step in report.steps:
         if step.difference is not None:
-            lines += ["", *_different(step)]
+            lines += ["", *_different(step, report.model)]
     if report.model:
         lines += ["", *other_model(report.model)]
     return "\n".join(lines)
@@ -113,7 +114,7 @@ def summary_report(reports: Sequence[TaskReport], skipped: Sequence[dict[str, An
     return "\n".join(lines)
 
 
-def _different(step: StepReport) -> list[str]:
+def _different(step: StepReport, model: ModelReport | None) -> list[str]:
     assert step.difference is not None
     lines = [f"## First difference: {step.service}, leaf {step.leaf}", "", f"`{step.difference.at}`", ""]
     lines += [f"- recorded: {_value(step.difference.recorded)}", f"- replayed: {_value(step.difference.replayed)}", ""]
@@ -121,7 +122,9 @@ def _different(step: StepReport) -> list[str]:
     lines += [f"Recorded context, {_items(step.context)}", ""]
     kept = [item for item in step.context if not item.without]
     same = len(kept) == len(step.context)
-    return [*lines, f"Replayed context, {'the same' if same else _items(kept)}"]
+    own = [ref for each in model.deliveries for ref in each.read] if model else []
+    besides = f", and of its own {_items(own)}" if own else ""
+    return [*lines, f"Replayed context, {'the same' if same else _items(kept)}{besides}"]
 
 
 def _outcome(step: StepReport) -> str:
@@ -145,7 +148,7 @@ def _text(decisions: Iterable[DecisionText], chars: int = _CHARS) -> str:
     return _cell("; ".join(texts), chars) or "none"
 
 
-def _items(context: Iterable[ContextItem]) -> str:
+def _items(context: Iterable[ContextItem | Ref]) -> str:
     """Return the number of items of a context, and the first of them by name."""
     names = list(dict.fromkeys(f"{item.store}/{item.id}@{item.version}" for item in context))
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""

@@ -52,7 +52,8 @@ class ResultText(Shape):
 class OtherModel(Shape):
     """A delivery that called a model, with the recorded calls and with those of another model.
 
-    `queries` is the number of queries that the recorded delivery did not make. `stopped`: why it did not run to its
+    `queries` is the number of queries that the recorded delivery did not make, `read` the items that answered them,
+    which are in its context beside those of the record. `stopped`: why it did not run to its
     end.
     """
 
@@ -66,6 +67,7 @@ class OtherModel(Shape):
     recorded_result: ResultText | None = None
     replayed_result: ResultText | None = None
     queries: int = 0
+    read: tuple[Ref, ...] = ()
     stopped: str | None = None
 
 
@@ -179,6 +181,7 @@ class ModelReplay:
                 recorded_result=_result(recorded),
                 replayed_result=_result(replayed),
                 queries=self._queries,
+                read=tuple(self._read),
                 stopped=result.missing,
             )
         )
