@@ -57,6 +57,7 @@ async def tasks(outside: World) -> AsyncIterator[Tasks]:
     """A project on a stack with a model, and others that replays may call. Its task `failing` was solved."""
     async with own_stack(
         COUNTERPOINT_MODEL=PRICED,
+        COUNTERPOINT_MODEL_SESSIONS=PRICED,
         COUNTERPOINT_REPLAY_MODELS=f"{OTHER}, {UNPRICED}",
         COUNTERPOINT_RELATIONS_TOKENS="0",
         OPENAI_API_BASE=f"{outside.url}/v1",
@@ -83,11 +84,11 @@ def as_recorded(outside: World) -> Iterator[None]:
 
 
 async def costs(tasks: Tasks, project: str, **by: Any) -> Any:
-    done = await asyncio.to_thread(tasks_http, tasks, "/v1/costs", project=project, **by)
+    done = await asyncio.to_thread(read, tasks, "/v1/costs", project=project, **by)
     return done["total"]
 
 
-def tasks_http(tasks: Tasks, path: str, **params: Any) -> Any:
+def read(tasks: Tasks, path: str, **params: Any) -> Any:
     url, token = tasks.where[1], tasks.where[3]
     reply = httpx.get(url + path, params=params, headers={"Authorization": f"Bearer {token}"}, timeout=60)
     return reply.raise_for_status().json()
@@ -272,6 +273,13 @@ async def test_every_kind_of_task_is_decided_by_another_model(tasks: Tasks, outs
     report = await tasks.replay("asked", "--model", OTHER)
     assert report["verdict"] == "same", report
     assert report["model"]["replayed_cost"]["calls"] == report["model"]["recorded_cost"]["calls"] > 0
+    await tasks.submit("continued", "question", "On which day is the machine descaled again?", session_id="talk")
+    async with asyncio.timeout(30):
+        while "compacted" not in await asyncio.to_thread(read, tasks, "/v1/sessions/talk", project=PROJECT):
+            pass
+    compacted = await tasks.replay("continued", "--model", OTHER)
+    assert compacted["verdict"] == "same", compacted
+    assert {each["service"] for each in compacted["model"]["deliveries"]} == {"developer", "manager"}
     outside.script = lambda messages: "NO ANSWER"
     report = await tasks.replay("asked", "--model", OTHER, "--again")
     assert report["verdict"] == "different"
