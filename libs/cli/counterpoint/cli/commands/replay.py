@@ -66,11 +66,8 @@ def replay(
         raise UsageError("replay takes a task, or --all")
     if since and not all_:
         raise UsageError("--since needs --all")
-    if model is None and (budget is not None or tokens is not None or again):
-        raise UsageError("--budget, --tokens and --again need --model")
-    if model is not None and not model.strip():
-        raise UsageError("--model takes the name of a model, such as openai/gpt-4o")
-    if model is not None and all_:
+    of_model = _of_model(model, budget, tokens, again=again)
+    if of_model and all_:
         raise UsageError("--model replays one task, whose budget is its own")
     _check_policy(policy)
     from counterpoint.cli.replay.markdown import summary_report
@@ -79,7 +76,6 @@ def replay(
     expected = {"same", "different"} if without or policy or model else {"same"}
     with session.connect() as api, ReplayProcesses(policy) as processes:
         if task is not None:
-            of_model = (model, _budget(budget, tokens), uuid4().hex if again else "") if model else None
             verdict = _replay_one(api, session, processes, task, without, policy, of_model)
             return Exit.DONE if verdict in expected else Exit.FAILED
         reports, failed = _replay_all(api, session, processes, _time(since), without)
@@ -135,15 +131,25 @@ def _replay_all(
     return reports, failed
 
 
-def _budget(usd: float | None, tokens: int | None) -> "Budget":
-    """Return the budget of a replay, in dollars if no tokens are named. Raises `UsageError`."""
+def _of_model(
+    model: str | None, usd: float | None, tokens: int | None, *, again: bool
+) -> tuple[str, "Budget", str] | None:
+    """Return a model, its budget, in dollars if no tokens are named, and its run; None without one. Raises
+    `UsageError`."""
     from counterpoint.proto.tasks import Budget
 
+    if model is None:
+        if usd is not None or tokens is not None or again:
+            raise UsageError("--budget, --tokens and --again need --model")
+        return None
+    if not model.strip():
+        raise UsageError("--model takes the name of a model, such as openai/gpt-4o")
     amount = BUDGET_USD if usd is None and tokens is None else usd
     try:
-        return Budget(usd=None if amount is None else Decimal(str(amount)), tokens=tokens)
+        budget = Budget(usd=None if amount is None else Decimal(str(amount)), tokens=tokens)
     except ValueError:
         raise UsageError("--budget takes an amount in US dollars, --tokens a number up to 10^12") from None
+    return model, budget, uuid4().hex if again else ""
 
 
 def _check_policy(policy: Path | None) -> None:
