@@ -158,6 +158,16 @@ class TestPrincipals:
         await house.done("router", house.standing("default", principal=PERSON), writes=(write,))
         await house.refused("router", house.standing(project, principal=stranger), "principal", List(store="tasks"))
 
+    async def test_a_principal_may_nothing_from_its_expiry_on(self, house: House, project: str) -> None:
+        ends = datetime.now(UTC) + timedelta(hours=1)
+        body = {"name": project, "kind": "person", "projects": [project], "roles": ["read", "approve"]}
+        write = Write(store="principals", id=new_id(), body=body | {"expires_at": ends.isoformat()})
+        await house.done("router", house.standing("default", principal=PERSON), writes=(write,))
+        await house.found("router", house.standing(project, principal=project), List(store="tasks"))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("counterpoint.memory.access.principals.utc_now", lambda: ends)
+            await house.refused("router", house.standing(project, principal=project), "principal", List(store="tasks"))
+
     async def test_one_that_is_revoked_while_it_is_looked_up_is_not_remembered(
         self, house: House, project: str
     ) -> None:

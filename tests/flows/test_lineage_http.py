@@ -1,6 +1,7 @@
 """OpenLineage by HTTP: who may post and read, what is refused and how, and what Marquez's clients are answered."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -69,10 +70,14 @@ async def test_what_could_not_be_read_is_named() -> None:
 # who may
 
 
-@pytest.mark.parametrize("authorization", [None, "Basic x", "Bearer ", "Bearer unknown", f"Bearer revoked {TOKEN}"])
+@pytest.mark.parametrize(
+    "authorization",
+    [None, "Basic x", "Bearer ", "Bearer unknown", f"Bearer revoked {TOKEN}", f"Bearer expired {TOKEN}"],
+)
 async def test_without_the_token_of_a_living_principal_nothing_is_done(authorization: str | None) -> None:
     house = house_of()
     house.of_token(f"revoked {TOKEN}", revoked_at=house.now)
+    house.of_token(f"expired {TOKEN}", expires_at=datetime(2001, 1, 1, tzinfo=UTC))
     headers = {"Authorization": authorization} if authorization else {}
     async with house.client(None) as client:
         for response in (

@@ -69,6 +69,7 @@ def other_values(folder: Path) -> dict[str, tuple[str, Any]]:
     }  # fmt: skip
     lists = {
         "EMBEDDING_MODELS": ("openai/four", ["openai/four"]),
+        "REPLAY_MODELS": ("openai/nine, openai/ten", ["openai/nine", "openai/ten"]),
         "MODEL_FALLBACKS": ("openai/five, openai/six", ["openai/five", "openai/six"]),
         "MCP_AUTHORIZATION_SERVERS": ('["https://id.example.com"]', ["https://id.example.com"]),
         "MCP_HOSTS": ('["counterpoint.example.com"]', ["counterpoint.example.com"]),

@@ -63,6 +63,8 @@ CONTRACT = {
     "/v1/erasures": {"get", "post"},
     "/v1/blast-radius": {"get"},
     "/v1/tasks/{task_id}/replay": {"post"},
+    "/v1/tasks/{task_id}/replay/calls": {"post"},
+    "/v1/tasks/{task_id}/replay/queries": {"post"},
     "/v1/audit/verify": {"get", "post"},
     "/v1/audit/proofs/{task_id}": {"get"},
     "/v1/audit/leaves": {"get"},

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -72,6 +73,20 @@ async def test_a_revoked_principal_is_refused_at_once(front: Running) -> None:
     assert (await front.me.delete("/v1/principals/airflow")).status_code == 404
 
 
+async def test_a_token_is_refused_from_its_expiry_on(front: Running) -> None:
+    deputy = {"name": "deputy", "kind": "person", "projects": ["orders"], "roles": ["read", "approve"]}
+    made = await front.me.post("/v1/principals", json=deputy | {"expires_at": "2099-01-01T00:00:00Z"})
+    assert (made.status_code, made.json()["principal"]["expires_at"]) == (201, "2099-01-01T00:00:00Z")
+    async with client(front.url, made.json()["token"]) as asking:
+        assert (await asking.get("/v1/tasks", params={"project": "orders"})).status_code == 200
+        # The cached principal is looked at as well.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("counterpoint.router.authentication.utc_now", lambda: datetime(2099, 1, 1, tzinfo=UTC))
+            refused = await asking.get("/v1/tasks", params={"project": "orders"})
+    assert (refused.status_code, refused.json()["code"]) == (401, "unauthenticated")
+    assert "expired" in refused.json()["detail"]
+
+
 async def test_a_name_is_that_of_one_principal_until_it_is_revoked(front: Running) -> None:
     assert (await front.me.post("/v1/principals", json=NEW)).status_code == 201
     taken = await front.me.post("/v1/principals", json=NEW | {"roles": ["read"]})
@@ -90,6 +105,8 @@ async def test_a_name_is_that_of_one_principal_until_it_is_revoked(front: Runnin
         ({"roles": ["approve"]}, "roles"),
         ({"projects": ["Nope!"]}, "projects[0]"),
         ({"projects": []}, "projects"),
+        ({"expires_at": "2001-01-01T00:00:00Z"}, "expires_at"),
+        ({"expires_at": "soon"}, "expires_at"),
     ],
 )
 async def test_what_is_wrong_with_a_principal_is_named(front: Running, more: dict[str, Any], field: str) -> None:

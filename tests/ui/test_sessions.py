@@ -127,4 +127,9 @@ def test_the_command_shows_the_text() -> None:
         assert done.output.startswith("session s-1, opened 2026-03-02 ")
         assert "Why does the crane of pier 0 stop?; completed" in " ".join(done.output.split())
         assert api.asked[0].params == {"tokens": "500"}
+        assert "compacted" not in done.output
+        compacted = {"compacted": "The crane stands still since Monday.", "compacted_by": "openai/small"}
+        api.on("GET /v1/sessions/s-1", (200, digest | compacted))
+        done = CliRunner().invoke(app, ["session", "s-1", *api.options()])
+        assert "compacted by openai/small:\nThe crane stands still since Monday." in done.output
         assert CliRunner().invoke(app, ["session", "s 1", *api.options()]).exit_code == 2

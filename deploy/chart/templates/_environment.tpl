@@ -68,7 +68,7 @@ certificate: {COUNTERPOINT_NATS_CERT: nats.crt, COUNTERPOINT_NATS_KEY: nats.key}
 {{- $gateway := printf "http://%s-manager:%s" (include "counterpoint.fullname" $root) (include "counterpoint.port" (list $root "manager" "gateway")) -}}
 {{- $made := dict -}}
 {{- if eq $name "router" -}}
-{{- $made = dict "HTTP_HOST" "0.0.0.0" "HTTP_PORT" (include "counterpoint.port" (list $root $name "http")) -}}
+{{- $made = dict "HTTP_HOST" "0.0.0.0" "HTTP_PORT" (include "counterpoint.port" (list $root $name "http")) "GATEWAY_URL" $gateway -}}
 {{- if $own.files.hooks }}{{ $_ := set $made "HOOKS_FILE" (printf "/etc/counterpoint/files/%s" $own.files.hooks) }}{{ end -}}
 {{- if $own.files.notify }}{{ $_ := set $made "NOTIFY_FILE" (printf "/etc/counterpoint/files/%s" $own.files.notify) }}{{ end -}}
 {{- if $own.files.issues }}{{ $_ := set $made "ISSUES_FILE" (printf "/etc/counterpoint/files/%s" $own.files.issues) }}{{ end -}}

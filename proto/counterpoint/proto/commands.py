@@ -4,8 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from counterpoint.proto.memory import CommitReply, Erase, GatewayToken, Origin, Refusal, TakeBack
+from counterpoint.proto.memory import CommitReply, Erase, GatewayToken, Origin, Ref, Refusal, TakeBack
 from counterpoint.proto.messages import Id, Shape
+from counterpoint.proto.tasks import Budget
 
 
 class TakeBackMemory(Shape):
@@ -64,8 +65,29 @@ class IssueGatewayToken(GatewayToken):
     op: Literal["issue_gateway_token"] = "issue_gateway_token"
 
 
+class IssueReplayToken(Shape):
+    """Issue a token for one call of a model that replays a delivery, on the account of the project's sandbox.
+
+    `commit_id` is the last commit of the delivery, `read` what it was given besides, `budget` what all calls of `job`
+    may cost.
+    """
+
+    op: Literal["issue_replay_token"] = "issue_replay_token"
+    task_id: Id
+    commit_id: str
+    job: str = Field(pattern=r"^[0-9a-f]{32}$")
+    budget: Budget
+    read: tuple[Ref, ...] = Field(default=(), max_length=10_000)
+
+
 Command = Annotated[
-    TakeBackMemory | EraseContent | RetryDeadLetter | RebuildProjection | ChangeEmbeddingModel | IssueGatewayToken,
+    TakeBackMemory
+    | EraseContent
+    | RetryDeadLetter
+    | RebuildProjection
+    | ChangeEmbeddingModel
+    | IssueGatewayToken
+    | IssueReplayToken,
     Field(discriminator="op"),
 ]
 

@@ -59,14 +59,14 @@ class ErrorCode(StrEnum):
     UNAUTHENTICATED = "unauthenticated"
     """The request has no bearer token, or that of no valid principal.
 
-    Send the token of a principal that is not revoked.
+    Send the token of a principal that is neither revoked nor expired.
     """
     ROLE = "role"
     """The principal lacks a role in the project. Ask an administrator for the role in `needed`."""
     ORIGIN = "origin"
     """The cookie of a browser came from a page of another site. Use the console, or send a bearer token."""
     PRINCIPAL = "principal"
-    """The request names a principal that does not exist or is revoked. Create the principal."""
+    """The request names a principal that does not exist, is revoked or expired. Create the principal."""
     PROJECT = "project"
     """The project name is illegal, or another than the grant's. Work in the project of the grant."""
     TASK = "task"
@@ -104,7 +104,7 @@ class ErrorCode(StrEnum):
     BUDGET = "budget"
     """The call would exceed the budget of the task, job or day. Raise the budget, or make a cheaper call."""
     MODEL = "model"
-    """The gateway does not offer this model. Name a configured model."""
+    """The gateway does not offer this model, or the policy does not permit the project to call it. Name another one."""
     STEP = "step"
     """Only the last step of a delivery may change task state or send a workflow message.
 

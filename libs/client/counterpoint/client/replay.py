@@ -1,7 +1,8 @@
 """Replay of deliveries: a handler runs again on the recorded answers, and nothing that it does has an effect.
 
 A service replays its own deliveries in a process that reads a `RecordedDelivery` a line and writes a `Replayed` a line.
-The process has no connection to the bus, to memory or to a model.
+The process has no connection to the bus, to memory or to a model. For a replay with another model it asks the process
+that started it: a line with a `LiveRequest` is answered by a line with a `LiveReply`.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from counterpoint.proto.memory import (
     Commit,
     CommitReply,
     CommitRequest,
+    MemoryQuery,
     Origin,
     QueryReply,
     QueryRequest,
@@ -29,7 +31,10 @@ from counterpoint.proto.memory import (
     salted,
 )
 from counterpoint.proto.messages import Message, Shape, Time
+from counterpoint.proto.replays import TextCall
 
+CALL_S = 45.0
+"""Maximum time of a call of a model, in seconds."""
 Handler = Callable[[Any, Memory], Awaitable[Commit]]
 HandlersOf = Callable[[Mapping[str, Any], Gateway], Mapping[str, Handler]]
 """From a policy and a gateway to the handlers of a service by message type. Raises `TypeError` or `ValueError` for a
@@ -53,7 +58,7 @@ class RecordedCall(Shape):
 
 class RecordedDelivery(Shape):
     """A delivery to run again: its inbound message, its time, the answers to each of its requests, and its calls of the
-    gateway by their keys."""
+    gateway by their keys. With `live` the calls of models are made again, by another one."""
 
     service: str
     message_id: str
@@ -65,6 +70,7 @@ class RecordedDelivery(Shape):
     salt: str
     requests: tuple[tuple[GivenAnswer, ...], ...]
     calls: dict[str, RecordedCall] = {}
+    live: bool = False
 
 
 class Replayed(Shape):
@@ -86,6 +92,33 @@ class ReplayStopped(CounterpointError):
 
 class ReplyMissing(CounterpointError):
     """The record lacks the reply of a call."""
+
+
+class LiveRequest(Shape):
+    """A call of a model, or queries that the record has no answer to."""
+
+    call: TextCall | None = None
+    queries: tuple[MemoryQuery, ...] = ()
+
+
+class LiveReply(Shape):
+    """The completion or the answers, or the `error` that ends the replay of the delivery."""
+
+    text: str = ""
+    finish: str = "stop"
+    found: tuple[QueryResult, ...] = ()
+    error: str | None = None
+
+
+class ReplayLine(Shape):
+    """A line that a replaying process writes: a request, or the result of a delivery."""
+
+    asks: LiveRequest | None = None
+    result: Replayed | None = None
+
+
+Live = Callable[[LiveRequest], Awaitable[LiveReply]]
+"""Answers the requests of a delivery. Raises `ReplyMissing` if a request cannot be answered."""
 
 
 class RecordedGateway(Gateway):
@@ -132,6 +165,45 @@ class RecordedGateway(Gateway):
         return call, call.response
 
 
+class LiveGateway(RecordedGateway):
+    """A gateway whose texts another model writes, in the name of the recorded one, so that the same text makes the same
+    step. A web search has the recorded pages."""
+
+    def __init__(self, calls: Mapping[str, RecordedCall], live: Live) -> None:
+        super().__init__(calls)
+        self._live = live
+
+    async def generate(
+        self,
+        holder: Holder,
+        messages: Sequence[Mapping[str, str]],
+        *,
+        key: str,
+        deadline_s: float,
+        max_tokens: int = 1024,
+        temperature: float = 0.0,
+        as_json: bool = False,
+    ) -> Generated:
+        """Return the completion of the other model. Raises `ReplyMissing`."""
+        call = TextCall.model_validate(
+            {
+                "key": key,
+                "messages": [dict(message) for message in messages],
+                "max_tokens": max_tokens,
+                "temperature": temperature,
+                "as_json": as_json,
+                "deadline_s": min(deadline_s, CALL_S),
+            }
+        )
+        reply = await self._live(LiveRequest(call=call))
+        model = self._calls[key].model if key in self._calls else str(self.model)
+        return Generated(text=reply.text, finish=reply.finish, usage=Usage(model=model, input_tokens=0))
+
+    def among(self, chosen: Callable[[str], bool]) -> "LiveGateway":
+        """Return the gateway with the calls whose keys are chosen."""
+        return LiveGateway({key: call for key, call in self._calls.items() if chosen(key)}, self._live)
+
+
 class RecordedAnswers:
     """A transport that answers from a record. It keeps the commits, and refuses everything else."""
 
@@ -144,13 +216,13 @@ class RecordedAnswers:
         """Answer a query as it was answered, or keep a commit. Raises `ReplayStopped`."""
         caller = self._delivery.service
         if subject == subjects.query(caller):
-            return self._answer(QueryRequest.model_validate_json(body)).model_dump_json().encode()
+            return (await self._answer(QueryRequest.model_validate_json(body))).model_dump_json().encode()
         if subject == subjects.commit(caller):
             self.commits.append(CommitRequest.model_validate_json(body).commit)
             return CommitReply(status="done").model_dump_json().encode()
         raise ReplayStopped("asks for something else than a query or a commit")
 
-    def _answer(self, request: QueryRequest) -> QueryReply:
+    async def _answer(self, request: QueryRequest) -> QueryReply:
         while self._next < len(self._delivery.requests) and not self._delivery.requests[self._next]:
             self._next += 1  # A token for the web counts as a request.
         if not request.queries or self._next >= len(self._delivery.requests):
@@ -164,13 +236,41 @@ class RecordedAnswers:
         return QueryReply(found=tuple(answer.result for answer in given))
 
 
-async def replayed(delivery: RecordedDelivery, handlers_of: HandlersOf, policy: Mapping[str, Any]) -> Replayed:
-    """Run the handler of a delivery again, under a policy."""
+class LiveAnswers(RecordedAnswers):
+    """A transport that answers from a record in any order, and asks for what the record has no answer to."""
+
+    def __init__(self, delivery: RecordedDelivery, live: Live) -> None:
+        super().__init__(delivery)
+        self._live = live
+        self._given: dict[str, list[QueryResult]] = {}
+        for answer in (each for request in delivery.requests for each in request):
+            self._given.setdefault(answer.query, []).append(answer.result)
+
+    async def _answer(self, request: QueryRequest) -> QueryReply:
+        salt = bytes.fromhex(self._delivery.salt)
+        names = [salted(query_digest(query), salt) for query in request.queries]
+        new = {name: query for name, query in zip(names, request.queries, strict=True) if name not in self._given}
+        if new:
+            reply = await self._live(LiveRequest(queries=tuple(new.values())))
+            self._given |= {name: [found] for name, found in zip(new, reply.found, strict=True)}
+        return QueryReply(found=tuple(self._next_of(self._given[name]) for name in names))
+
+    def _next_of(self, answers: list[QueryResult]) -> QueryResult:
+        """Return the answers to a repeated query one after another, the last as often as it is asked."""
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+
+async def replayed(
+    delivery: RecordedDelivery, handlers_of: HandlersOf, policy: Mapping[str, Any], live: Live | None = None
+) -> Replayed:
+    """Run the handler of a delivery again, under a policy; a `live` one asks for its calls of a model."""
+    asks = live if delivery.live else None
+    gateway = LiveGateway(delivery.calls, asks) if asks else RecordedGateway(delivery.calls)
     try:
-        handlers = handlers_of(policy, RecordedGateway(delivery.calls))
+        handlers = handlers_of(policy, gateway)
     except (TypeError, ValueError) as error:
         return Replayed(invalid=str(error))
-    answers = RecordedAnswers(delivery)
+    answers = LiveAnswers(delivery, asks) if asks else RecordedAnswers(delivery)
     origin = Origin(
         message_id=delivery.message_id, fence=delivery.fence, project=delivery.project, task_id=delivery.task_id
     )
@@ -196,12 +296,24 @@ def replay_lines(handlers_of: HandlersOf) -> None:
     """
     replies = sys.stdout
     policy = json.loads(Path(sys.argv[1]).read_text()) if len(sys.argv) > 1 else {}
+    one_at_a_time = asyncio.Lock()
+
+    def write(line: ReplayLine) -> None:
+        replies.write(line.model_dump_json(exclude_none=True) + "\n")
+        replies.flush()
+
+    async def ask(request: LiveRequest) -> LiveReply:
+        async with one_at_a_time:
+            write(ReplayLine(asks=request))
+            reply = LiveReply.model_validate_json(await asyncio.to_thread(sys.stdin.readline))
+        if reply.error is not None:
+            raise ReplyMissing(reply.error)
+        return reply
 
     async def run() -> None:
-        for line in sys.stdin:
-            result = await replayed(RecordedDelivery.model_validate_json(line), handlers_of, policy)
-            replies.write(result.model_dump_json(exclude_none=True) + "\n")
-            replies.flush()
+        for line in iter(sys.stdin.readline, ""):
+            result = await replayed(RecordedDelivery.model_validate_json(line), handlers_of, policy, ask)
+            write(ReplayLine(result=result))
 
     with redirect_stdout(sys.stderr):
         asyncio.run(run())

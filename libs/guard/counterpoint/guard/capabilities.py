@@ -34,6 +34,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr
 from counterpoint.guard.policy import policy
 from counterpoint.guard.rights import service_rights
 from counterpoint.proto.errors import Denied, ErrorCode, Transient
+from counterpoint.proto.tasks import Budget
 
 TOKEN_MAX_BYTES = 16_384
 BLOCKS_MAX = 8
@@ -78,12 +79,18 @@ class Binding(BaseModel):
 
 
 class Grant(Binding):
-    """The rights of a capability, and its binding."""
+    """The rights of a capability, and its binding. `budget` is what all calls of the replay may cost that it is for."""
 
     rights: frozenset[tuple[str, str]]
     sends: frozenset[str]
     clearance: int = Field(ge=0)
     agents: frozenset[str]
+    budget: Budget | None = None
+
+    @property
+    def replays(self) -> bool:
+        """Whether it is for a replay with another model: of jobs these alone have a budget."""
+        return self.budget is not None
 
 
 def _encode(grant: Grant) -> str:
@@ -91,8 +98,8 @@ def _encode(grant: Grant) -> str:
     if grant.audience in policy().services:
         rights = service_rights(policy(), grant.audience)
         if all(getattr(grant, name) == value for name, value in rights.items()):
-            return grant.model_dump_json(exclude=set(rights))
-    return grant.model_dump_json()
+            return grant.model_dump_json(exclude=set(rights), exclude_defaults=True)
+    return grant.model_dump_json(exclude_defaults=True)
 
 
 def _decode(text: str) -> Grant:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from counterpoint.guard.kinds import CLASSES, Class
 from counterpoint.proto import subjects
 from counterpoint.proto.approvals import Category
+from counterpoint.proto.replays import sandbox_project
 from counterpoint.proto.tasks import Autonomy
 
 Tier = Literal["record", "vector", "episodic", "graph", "cache"]
@@ -176,6 +177,22 @@ class SensitivePolicy(_Row):
     verdicts: dict[Class, dict[str, Verdict]]
 
 
+class ModelPolicy(_Row):
+    """The models for text that projects may call; a project without a row may call all that are configured."""
+
+    projects: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+
+    def permits(self, project: str, model: str) -> bool:
+        """Whether a project, or the sandbox of one, may call a model."""
+        allowed = self._rows.get(project)
+        return allowed is None or model in allowed
+
+    @cached_property
+    def _rows(self) -> dict[str, tuple[str, ...]]:
+        sandboxes = {sandbox_project(project): models for project, models in self.projects.items()}
+        return sandboxes | self.projects
+
+
 class Policy(_Row):
     """The whole policy. It is immutable, so that results derived from it may be cached."""
 
@@ -189,6 +206,7 @@ class Policy(_Row):
     principals: dict[str, RolePolicy]
     nats: dict[str, NatsUserPolicy]
     approvals: ApprovalPolicy
+    models: ModelPolicy
     sensitive: SensitivePolicy
     network: dict[str, tuple[str, ...]]
     """By service, job or caller, the engines, ports of services (`manager.gateway`) and `outside` that it connects to.

@@ -67,6 +67,7 @@ FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"
         "MODEL_ROUTER",
         "MODEL_SESSIONS",
         "MODEL_FALLBACKS",
+        "REPLAY_MODELS",
         "EMBEDDING_MODEL",
         "EMBEDDING_MODELS",
         "SEARCH_URL",

@@ -42,6 +42,7 @@ _OUTSIDE = (
     "MODEL_DEVELOPER",
     "MODEL_ROUTER",
     "MODEL_SESSIONS",
+    "REPLAY_MODELS",
     "EMBEDDING_MODEL",
     "EMBEDDING_MODELS",
     "SEARCH_URL",
@@ -174,7 +175,7 @@ def _own(name: ServiceName, wiring: ServiceParameters) -> dict[str, str]:
         case "router":
             port = str(wiring.http_port)
             own = {"COUNTERPOINT_HTTP_HOST": wiring.http_host, "COUNTERPOINT_HTTP_PORT": port}
-            return own | _tls(wiring) | _listener(name, "HTTP", wiring)
+            return own | _gateway(wiring) | _tls(wiring) | _listener(name, "HTTP", wiring)
         case "lineage":
             port = str(wiring.lineage_port)
             host = wiring.lineage_host

@@ -7,6 +7,7 @@ from pydantic_settings import NoDecode
 
 from counterpoint.bus import BusSettings
 from counterpoint.client.gateway import RELATIONS_JOB, Gateway
+from counterpoint.guard.policy import policy
 from counterpoint.manager.gateway.provider_limits import ProviderLimits
 from counterpoint.manager.task_limits import TaskLimits
 
@@ -18,6 +19,7 @@ class ManagerSettings(BusSettings):
     """Settings of the bus, the limits of tasks, and the providers of the gateway.
 
     `model_fallbacks` are models that write when another cannot be called, in order, separated by commas.
+    `replay_models` are further models that replays may call, separated by commas.
     `embedding_models` are further allowed embedding models, separated by commas: a change of the model calls both.
     At most `gateway_calls` calls run at a time, each for at most `gateway_call_s` with `gateway_tries` tries and
     `gateway_max_tokens` output tokens. `relations_tokens` is the total budget of memory for relations in a project.
@@ -34,6 +36,7 @@ class ManagerSettings(BusSettings):
     model_router: str | None = None
     model_sessions: str | None = None
     model_fallbacks: Annotated[tuple[str, ...], NoDecode] = ()
+    replay_models: Annotated[tuple[str, ...], NoDecode] = ()
     embedding_model: str | None = None
     embedding_models: Annotated[frozenset[str], NoDecode] = frozenset()
     search_url: str | None = None
@@ -45,7 +48,7 @@ class ManagerSettings(BusSettings):
     gateway_max_tokens: int = Field(default=8192, ge=1)
     relations_tokens: int = Field(default=2_000_000, ge=0)
 
-    @field_validator("embedding_models", "model_fallbacks", mode="before")
+    @field_validator("embedding_models", "model_fallbacks", "replay_models", mode="before")
     @classmethod
     def _names(cls, value: Any) -> Any:
         return [name for each in value.split(",") if (name := each.strip())] if isinstance(value, str) else value
@@ -58,12 +61,14 @@ class ManagerSettings(BusSettings):
         return ProviderLimits(
             models=tuple(dict.fromkeys(model for model in models if model)),
             fallbacks=tuple(dict.fromkeys(self.model_fallbacks)),
+            replay_models=tuple(dict.fromkeys(self.replay_models)),
             embedding_models=tuple(dict.fromkeys(embedding)),
             search_url=self.search_url,
             calls=self.gateway_calls,
             call_s=self.gateway_call_s,
             tries=self.gateway_tries,
             max_tokens=self.gateway_max_tokens,
+            policy=policy().models,
             job_tokens={f"job:{RELATIONS_JOB}": self.relations_tokens},
         )
 

@@ -146,7 +146,7 @@ class Components:
             self.takebacks,
             self.erasures,
             (searching.tiers, self.reembedding),
-            GatewayTokens(authority, keys.tokens),
+            GatewayTokens(authority, keys.tokens, database),
         )
         bulk = BulkImport(database, policy, self.vectors, committer, releases)
         return commits, RequestServer(

@@ -9,6 +9,7 @@ from cachetools import TTLCache
 from counterpoint.client import Memory, record
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Denied, ErrorCode
+from counterpoint.proto.messages import utc_now
 from counterpoint.proto.principals import Principal
 
 STORE = "principals"
@@ -36,13 +37,13 @@ class Authenticator:
         if not token:
             raise Denied(ErrorCode.UNAUTHENTICATED, "a bearer token")
         key = token_id(token)
-        if (cached := self._cache.get(key)) is not None:
+        if (cached := self._cache.get(key)) is not None and cached.is_active(utc_now()):
             return cached
         invalidations = self._invalidations
         item = await self._memory(subjects.DEFAULT_PROJECT, None).get(STORE, key)
         principal = record(item, Principal) if item else None
-        if principal is None or principal.revoked_at is not None:
-            raise Denied(ErrorCode.UNAUTHENTICATED, "the token of a principal that is not revoked")
+        if principal is None or not principal.is_active(utc_now()):
+            raise Denied(ErrorCode.UNAUTHENTICATED, "the token of a principal that is neither revoked nor expired")
         # A record read before an invalidation may be out of date.
         if invalidations == self._invalidations:
             self._cache[key] = principal

@@ -22,6 +22,7 @@ class RouterSettings(BusSettings):
     Events of tasks are posted to `notify_url`, signed by `notify_secret`; `notify_private` allows it a private address.
     `notify_file` names more receivers. A call to one has `notify_timeout_s`. `hooks_file` names sources of webhooks.
     `issues_file` names trackers, whose issues are kept in step with tasks; a call to a forge has `issues_timeout_s`.
+    Replays with another model call the manager's gateway at `gateway_url`.
     """
 
     http_host: str = "127.0.0.1"
@@ -49,3 +50,4 @@ class RouterSettings(BusSettings):
     hooks_file: Path | None = None
     issues_file: Path | None = None
     issues_timeout_s: float = Field(10.0, gt=0, le=60)
+    gateway_url: str | None = None

@@ -2,8 +2,10 @@
 
 import json
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
 
 import typer
 
@@ -15,9 +17,11 @@ from counterpoint.cli.session import CommandSession
 if TYPE_CHECKING:
     from counterpoint.cli.api import ApiClient
     from counterpoint.cli.replay.processes import ReplayProcesses
+    from counterpoint.proto.tasks import Budget
 
 ENDED = ("completed", "failed", "cancelled")
 POLICY_PARTS = ("calibration", "limits")
+BUDGET_USD = 0.25
 
 
 @command("replay", Panel.OPERATE, "counterpoint replay TASK --without attempts/ID")
@@ -34,6 +38,20 @@ def replay(
         Path | None,
         typer.Option("--policy", metavar="FILE", help="Decide by another policy."),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="MODEL", help="Let another model decide, paid by the project's sandbox."),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option("--budget", metavar="USD", min=0, help=f"With --model: at most, {BUDGET_USD} by default."),
+    ] = None,
+    tokens: Annotated[
+        int | None, typer.Option("--tokens", min=0, help="With --model: at most, for a model without a known price.")
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="With --model: call it again where an earlier replay has its replies.")
+    ] = False,
     all_: Annotated[bool, typer.Option("--all", help="Replay all ended tasks of the project.")] = False,
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="With --all: only tasks submitted since.")
@@ -41,32 +59,51 @@ def replay(
 ) -> Exit | None:
     """Rebuild what each step of an ended task was given, and run its decisions again. Nothing is written or sent.
 
-    Without --without and --policy a different decision is exit code 1.
+    With --model the calls of models are made again by another one. They are all that is sent, and the project
+    PROJECT-replay pays for them. Without --without, --policy and --model a different decision is exit code 1.
     """
     if (task is None) != all_:
         raise UsageError("replay takes a task, or --all")
     if since and not all_:
         raise UsageError("--since needs --all")
+    of_model = _of_model(model, budget, tokens, again=again)
+    if of_model and all_:
+        raise UsageError("--model replays one task, whose budget is its own")
     _check_policy(policy)
-    from counterpoint.cli.replay.markdown import summary_report, task_report
+    from counterpoint.cli.replay.markdown import summary_report
     from counterpoint.cli.replay.processes import ReplayProcesses
-    from counterpoint.cli.replay.task import replay_task
 
+    expected = {"same", "different"} if without or policy or model else {"same"}
     with session.connect() as api, ReplayProcesses(policy) as processes:
         if task is not None:
-            one = replay_task(api, task, session.project, processes, without=without)
-            one = one.model_copy(update={"policy": str(policy) if policy else None})
-            session.show(one.model_dump(mode="json", exclude_none=True), lambda: task_report(one))
-            verdicts = {one.verdict}
-        else:
-            reports, failed = _replay_all(api, session, processes, _time(since), without)
-            shown = {"tasks": [each.model_dump(mode="json", exclude_none=True) for each in reports], "failed": failed}
-            session.show(shown, lambda: summary_report(reports, failed))
-            verdicts = {each.verdict for each in reports} | ({"broken"} if failed else set())
-    expected = {"same", "different"} if without or policy else {"same"}
-    if all_:
-        expected |= {"not replayed", "erased"}
-    return Exit.DONE if verdicts <= expected else Exit.FAILED
+            verdict = _replay_one(api, session, processes, task, without, policy, of_model)
+            return Exit.DONE if verdict in expected else Exit.FAILED
+        reports, failed = _replay_all(api, session, processes, _time(since), without)
+        shown = {"tasks": [each.model_dump(mode="json", exclude_none=True) for each in reports], "failed": failed}
+        session.show(shown, lambda: summary_report(reports, failed))
+    verdicts = {each.verdict for each in reports} | ({"broken"} if failed else set())
+    return Exit.DONE if verdicts <= expected | {"not replayed", "erased"} else Exit.FAILED
+
+
+def _replay_one(
+    api: "ApiClient",
+    session: CommandSession,
+    processes: "ReplayProcesses",
+    task: str,
+    without: str | None,
+    policy: Path | None,
+    of_model: tuple[str, "Budget", str] | None,
+) -> str:
+    """Replay a task, perhaps with another model, its budget and its run; show the report and return the verdict."""
+    from counterpoint.cli.replay.markdown import task_report
+    from counterpoint.cli.replay.other_model import ModelReplay
+    from counterpoint.cli.replay.task import replay_task
+
+    model = ModelReplay(api, task, session.project, *of_model) if of_model else None
+    report = replay_task(api, task, session.project, processes, without=without, model=model)
+    report = report.model_copy(update={"policy": str(policy) if policy else None})
+    session.show(report.model_dump(mode="json", exclude_none=True), lambda: task_report(report))
+    return report.verdict
 
 
 def _replay_all(
@@ -92,6 +129,27 @@ def _replay_all(
         except ApiError as error:
             failed.append({"task_id": task_id, "error": str(error)})
     return reports, failed
+
+
+def _of_model(
+    model: str | None, usd: float | None, tokens: int | None, *, again: bool
+) -> tuple[str, "Budget", str] | None:
+    """Return a model, its budget, in dollars if no tokens are named, and its run; None without one. Raises
+    `UsageError`."""
+    from counterpoint.proto.tasks import Budget
+
+    if model is None:
+        if usd is not None or tokens is not None or again:
+            raise UsageError("--budget, --tokens and --again need --model")
+        return None
+    if not model.strip():
+        raise UsageError("--model takes the name of a model, such as openai/gpt-4o")
+    amount = BUDGET_USD if usd is None and tokens is None else usd
+    try:
+        budget = Budget(usd=None if amount is None else Decimal(str(amount)), tokens=tokens)
+    except ValueError:
+        raise UsageError("--budget takes an amount in US dollars, --tokens a number up to 10^12") from None
+    return model, budget, uuid4().hex if again else ""
 
 
 def _check_policy(policy: Path | None) -> None:

@@ -24,4 +24,9 @@ def session(
 
 def _shown(digest: dict[str, Any]) -> str:
     opened, continued = when(digest["opened_at"]), when(digest["continued_at"])
-    return f"session {digest['session_id']}, opened {opened} UTC, continued {continued} UTC\n\n{digest['text']}"
+    head = f"session {digest['session_id']}, opened {opened} UTC, continued {continued} UTC"
+    parts = [head, digest["text"]]
+    if digest.get("compacted"):
+        before = f"The tasks before the latest, compacted by {digest['compacted_by']}:"
+        parts.append(f"{before}\n{digest['compacted']}")
+    return "\n\n".join(parts)

@@ -3,10 +3,13 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from counterpoint.cli.replay.compare import DecisionText
+from counterpoint.cli.replay.other_model import CallCosts, ModelReport, ResultText
 from counterpoint.cli.replay.task import ContextItem, StepReport, TaskReport
+from counterpoint.proto.memory import Ref
 from counterpoint.proto.words import quantity
 
 _SHOWN = 20
@@ -17,6 +20,7 @@ _MEANING = {
     "not replayed": "no decision of this task can run again",
     "erased": "parts of what it was given were erased, so they cannot be rebuilt",
     "broken": "the record differs from the audit log",
+    "stopped": "the other model has not made all decisions, for the reason given below",
 }
 
 
@@ -31,6 +35,8 @@ def task_report(report: TaskReport) -> str:
         lines.append(f"- without: {report.without}, {times}")
     if report.policy:
         lines.append(f"- policy: {report.policy}")
+    if report.model:
+        lines.append(f"- model: {report.model.model}, paid by the project {report.model.sandbox}")
     lines += ["", "| leaf | service | recorded decision | replay |", "|---|---|---|---|"]
     lines += [
         f"| {step.leaf} | {step.service} | {_text(step.recorded, _CELL_CHARS)} | {_outcome(step)} |"
@@ -38,8 +44,55 @@ def task_report(report: TaskReport) -> str:
     ]
     for step in report.steps:
         if step.difference is not None:
-            lines += ["", *_different(step)]
+            lines += ["", *_different(step, report.model)]
+    if report.model:
+        lines += ["", *other_model(report.model)]
     return "\n".join(lines)
+
+
+def other_model(report: ModelReport) -> list[str]:
+    """Return the section on another model: costs, then decisions and results of each delivery that called one."""
+    recorded, replayed = report.recorded_cost, report.replayed_cost
+    before = ", ".join(dict.fromkeys(name for each in report.deliveries for name in each.recorded_models))
+    lines = [f"## {report.model} in place of {before}", "", f"| | {before} | {report.model} |", "|---|---|---|"]
+    lines += [
+        f"| calls | {recorded.calls} | {replayed.calls} |",
+        f"| tokens | {recorded.tokens} | {replayed.tokens} |",
+        f"| cost | {_cost(recorded)} | {_cost(replayed)} |",
+    ]
+    if replayed.kept:
+        paid = replayed.usd - replayed.kept_usd
+        kept = (
+            f"{quantity(replayed.kept, 'call')} had been made by an earlier replay, so that this one paid {paid:f} USD."
+        )
+        lines += ["", kept]
+    for each in report.deliveries:
+        lines += ["", f"### {each.service}, leaf {each.leaf}", ""]
+        lines += [f"{each.stopped}.", ""] if each.stopped else []
+        if each.queries:
+            asked = quantity(each.queries, "read")
+            lines += [f"It made {asked} of its own, answered as of the last commit of the recorded delivery.", ""]
+        lines += ["| | recorded | replayed |", "|---|---|---|"]
+        pairs = zip_longest(each.recorded_decisions, each.replayed_decisions)
+        lines += [f"| decision | {_one(was, 'none')} | {_one(now, 'none')} |" for was, now in pairs]
+        lines.append(f"| result | {_result(each.recorded_result)} | {_result(each.replayed_result)} |")
+    return lines
+
+
+def _cost(costs: CallCosts) -> str:
+    unknown = f", and {quantity(costs.unpriced, 'call')} without a known price" if costs.unpriced else ""
+    return f"{costs.usd:f} USD{unknown}"
+
+
+def _one(decision: DecisionText | None, absent: str) -> str:
+    return absent if decision is None else _text([decision], _CELL_CHARS)
+
+
+def _result(result: ResultText | None) -> str:
+    if result is None:
+        return "none"
+    score = f" ({result.confidence})" if result.confidence is not None else ""
+    return _cell(f"{result.outcome}{score}: {result.text or result.code or 'no text'}")
 
 
 def summary_report(reports: Sequence[TaskReport], skipped: Sequence[dict[str, Any]]) -> str:
@@ -61,7 +114,7 @@ def summary_report(reports: Sequence[TaskReport], skipped: Sequence[dict[str, An
     return "\n".join(lines)
 
 
-def _different(step: StepReport) -> list[str]:
+def _different(step: StepReport, model: ModelReport | None) -> list[str]:
     assert step.difference is not None
     lines = [f"## First difference: {step.service}, leaf {step.leaf}", "", f"`{step.difference.at}`", ""]
     lines += [f"- recorded: {_value(step.difference.recorded)}", f"- replayed: {_value(step.difference.replayed)}", ""]
@@ -69,7 +122,9 @@ def _different(step: StepReport) -> list[str]:
     lines += [f"Recorded context, {_items(step.context)}", ""]
     kept = [item for item in step.context if not item.without]
     same = len(kept) == len(step.context)
-    return [*lines, f"Replayed context, {'the same' if same else _items(kept)}"]
+    own = [ref for each in model.deliveries for ref in each.read] if model else []
+    besides = f", and of its own {_items(own)}" if own else ""
+    return [*lines, f"Replayed context, {'the same' if same else _items(kept)}{besides}"]
 
 
 def _outcome(step: StepReport) -> str:
@@ -93,7 +148,7 @@ def _text(decisions: Iterable[DecisionText], chars: int = _CHARS) -> str:
     return _cell("; ".join(texts), chars) or "none"
 
 
-def _items(context: Iterable[ContextItem]) -> str:
+def _items(context: Iterable[ContextItem | Ref]) -> str:
     """Return the number of items of a context, and the first of them by name."""
     names = list(dict.fromkeys(f"{item.store}/{item.id}@{item.version}" for item in context))
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""

@@ -1,15 +1,16 @@
-"""Processes that run the deliveries of a service again. They are given no address, no token and no model."""
+"""Processes that run the deliveries of a service again. They are given no address, no token and no model: what another
+model writes in a replay, they ask for."""
 
 import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
 from counterpoint.cli.errors import CommandError
-from counterpoint.client.replay import RecordedDelivery, Replayed
+from counterpoint.client.replay import LiveReply, LiveRequest, RecordedDelivery, Replayed, ReplayLine
 
 MODULES: Mapping[str, str] = {
     "developer": "counterpoint.developer.replay",
@@ -33,23 +34,29 @@ class ReplayProcesses:
         for process in self._running.values():
             process.communicate()
 
-    def run(self, delivery: RecordedDelivery) -> Replayed:
-        """Run a delivery again. Raises `CommandError` if the service cannot."""
+    def run(self, delivery: RecordedDelivery, live: Callable[[LiveRequest], LiveReply] | None = None) -> Replayed:
+        """Run a delivery again; `live` answers what it asks for. Raises `CommandError` if the service cannot."""
         process = self._running.get(delivery.service) or self._start(delivery.service)
+        line = self._exchange(process, delivery)
+        while line.asks is not None and live is not None:
+            line = self._exchange(process, live(line.asks))
+        if line.result is None:
+            raise CommandError(f"the decisions of {delivery.service} cannot run again: its process has ended")
+        if line.result.invalid is not None:
+            raise CommandError(f"the policy cannot be used: {line.result.invalid}")
+        return line.result
+
+    def _exchange(self, process: "subprocess.Popen[str]", sent: RecordedDelivery | LiveReply) -> ReplayLine:
+        """Write a line and return the next that the process writes, an empty one if it has ended."""
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            process.stdin.write(delivery.model_dump_json() + "\n")
+            process.stdin.write(sent.model_dump_json() + "\n")
             process.stdin.flush()
             line = process.stdout.readline()
         except BrokenPipeError:
             line = ""
-        if not line:
-            raise CommandError(f"the decisions of {delivery.service} cannot run again: its process has ended")
-        result = Replayed.model_validate_json(line)
-        if result.invalid is not None:
-            raise CommandError(f"the policy cannot be used: {result.invalid}")
-        return result
+        return ReplayLine.model_validate_json(line) if line else ReplayLine()
 
     def _start(self, service: str) -> "subprocess.Popen[str]":
         module = MODULES[service]

@@ -1,11 +1,13 @@
 """Replay of one task: its steps are checked, run again without what is left out, and compared."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from counterpoint.cli.errors import CommandError
 from counterpoint.cli.replay.compare import DecisionText, Difference, decisions, first_difference
+from counterpoint.cli.replay.other_model import ModelReplay, ModelReport, ledger_costs
 from counterpoint.cli.replay.processes import MODULES, ReplayProcesses
 from counterpoint.client.replay import GivenAnswer, RecordedCall, RecordedDelivery, Replayed
 from counterpoint.proto.decisions import DecisionMade
@@ -15,7 +17,7 @@ from counterpoint.proto.messages import Shape, Time
 if TYPE_CHECKING:
     from counterpoint.cli.api import ApiClient
 
-Verdict = Literal["same", "different", "not replayed", "follows", "erased", "broken"]
+Verdict = Literal["same", "different", "not replayed", "follows", "erased", "broken", "stopped"]
 _EMPTY = hashlib.sha256(b"[]").hexdigest()
 _LAST = "done"
 """Name of the last step of a delivery."""
@@ -66,22 +68,35 @@ class TaskReport(Shape):
     without: str | None = None
     left_out: int = 0
     policy: str | None = None
+    model: ModelReport | None = None
     steps: tuple[StepReport, ...]
 
 
 def replay_task(
-    api: "ApiClient", task_id: str, project: str | None, processes: ReplayProcesses, *, without: str | None = None
+    api: "ApiClient",
+    task_id: str,
+    project: str | None,
+    processes: ReplayProcesses,
+    *,
+    without: str | None = None,
+    model: ModelReplay | None = None,
 ) -> TaskReport:
-    """Replay a task. With `without`, its items are left out of what the steps were given. After the first different
-    step the others are not replayed: they rest on what it decided."""
+    """Replay a task. With `without`, its items are left out of what the steps were given; `model` makes the calls of
+    models. After the first different step the others are not replayed: they rest on what it decided.
+
+    Raises `CommandError` with a `model` for a task that called none.
+    """
     reports: list[StepReport] = []
     steps = _fetch(api, task_id, project)
-    for delivery in _deliveries(steps):
+    deliveries = _deliveries(steps)
+    if model is not None and not any(_is_of_model(_calls(steps, delivery)) for delivery in deliveries):
+        raise CommandError(f"no step of task {task_id} called a model, so that another one cannot make a difference")
+    for delivery in deliveries:
         follows = any(report.verdict == "different" for report in reports)
-        reports += _replayed(delivery, steps, processes, without, follows=follows)
+        reports += _replayed(delivery, steps, processes, without, model, follows=follows)
     reports.sort(key=lambda report: report.leaf)
-    verdicts = {each.verdict for each in reports}
-    ranked: tuple[Verdict, ...] = ("broken", "different", "erased", "same")
+    verdicts = {each.verdict for each in reports} | ({"stopped"} if model and model.stopped else set())
+    ranked: tuple[Verdict, ...] = ("broken", "different", "erased", "stopped", "same")
     return TaskReport(
         task_id=task_id,
         project=next((step.record.project for step in steps if step.record), project or ""),
@@ -89,6 +104,7 @@ def replay_task(
         contexts=sum(not step.problems and _has_context(step.record) for step in steps),
         without=without,
         left_out=sum(item.without for report in reports for item in report.context),
+        model=model and model.report,
         steps=tuple(reports),
     )
 
@@ -135,11 +151,25 @@ def _calls(steps: Iterable[FetchedStep], delivery: Sequence[FetchedStep]) -> dic
     return calls
 
 
+def _is_of_model(calls: Mapping[str, RecordedCall]) -> bool:
+    return any(call.kind == "generate" for call in calls.values())
+
+
+def _ledger(steps: Iterable[FetchedStep], delivery: Sequence[FetchedStep]) -> list[dict[str, Any]]:
+    """Return the final records of the calls that a delivery made."""
+    messages = {step.record.message_id for step in delivery if step.record}
+    final: dict[str, dict[str, Any]] = {}
+    for record in (step.record for step in steps if step.record and step.record.message_id in messages):
+        final |= {each.id: each.body for each in record.writes if each.store == "model_calls" and each.body}
+    return list(final.values())
+
+
 def _replayed(
     steps: Sequence[FetchedStep],
     of_task: Sequence[FetchedStep],
     processes: ReplayProcesses,
     without: str | None,
+    model: ModelReplay | None,
     *,
     follows: bool,
 ) -> list[StepReport]:
@@ -151,12 +181,22 @@ def _replayed(
         return [_report(step, _verdict_on(problems), texts, context) for step in steps]
     record = last.record
     assert record is not None, "a step without a record has a problem"
-    if why := _cannot_run(steps, record, calls) or _refused(of_task, record):
+    live = model if _is_of_model(calls) else None
+    if why := _cannot_run(steps, record, calls) or (None if live else _refused(of_task, record)):
         return [_report(step, "not replayed", (why,), context) for step in steps]
     if follows:
         return [_report(step, "follows", ("rests on the different step above",), context) for step in steps]
+    if live and live.stopped:
+        return [_report(step, "not replayed", ("the replay stopped before",), context) for step in steps]
     given = tuple(tuple(_without(answer, without) for answer in request) for request in last.requests)
-    result = processes.run(_delivery(record, given, calls))
+    delivery = _delivery(record, given, calls)
+    if live is not None:
+        live.begin(record.commit_id, lambda item: is_item(item, without))
+        result = processes.run(delivery.model_copy(update={"live": True}), live.answer)
+        recorded = [step.record for step in steps if step.record]
+        live.end(last.leaf, recorded, calls, ledger_costs(_ledger(of_task, steps)), result)
+        return _compared(steps, result, context)
+    result = processes.run(delivery)
     if result.missing is not None:
         return [_report(step, "not replayed", (result.missing,), context) for step in steps]
     return _compared(steps, result, context)
@@ -184,6 +224,8 @@ def _compared(steps: Sequence[FetchedStep], result: Replayed, context: tuple[Con
             reports.append(report.model_copy(update={"difference": difference, "replayed": decided}))
         elif made and step is not steps[-1] and all(report.verdict == "not replayed" for report in reports):
             reports.append(_report(step, "not replayed", ("an earlier delivery made it",), context))
+        elif result.missing is not None:
+            reports.append(_report(step, "not replayed", (result.missing,), context))
         else:
             stop = result.stopped or "makes no such step"
             report = _report(step, "different", (), context)

@@ -22,7 +22,7 @@ from counterpoint.lineage.project_locks import ProjectLocks
 from counterpoint.proto import subjects, validation
 from counterpoint.proto.errors import Conflict, CounterpointError, Denied, ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.lineage import LineageEvent
-from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES
+from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES, utc_now
 from counterpoint.proto.principals import Principal, Role
 
 MemoryFor = Callable[[str, str | None], Memory]
@@ -103,8 +103,8 @@ async def _authenticate(request: Request, memory: MemoryFor, role: Role) -> tupl
     key = hashlib.sha256(token.strip().encode()).hexdigest()
     item = await memory(subjects.DEFAULT_PROJECT, None).get("principals", key)
     principal = record(item, Principal) if item else None
-    if principal is None or principal.revoked_at is not None:
-        raise Denied(ErrorCode.UNAUTHENTICATED, "the token of a principal that is not revoked")
+    if principal is None or not principal.is_active(utc_now()):
+        raise Denied(ErrorCode.UNAUTHENTICATED, "the token of a principal that is neither revoked nor expired")
     project = request.query_params.get("project") or _project(principal)
     if project is None or not subjects.PROJECT_PATTERN.fullmatch(project):
         problem = "is not a valid project name" if project else "is required: this principal has several projects"

@@ -74,7 +74,7 @@ def application(gateway: ModelGateway) -> Starlette:
     async def chat(request: Request) -> Response:
         body = await _body(request, ChatRequest)
         max_tokens = gateway.max_output_tokens(body.max_completion_tokens or body.max_tokens)
-        call = body.call(gateway.generation(body.model), max_tokens)
+        call = body.call(gateway.generation(body.model, _token(request)), max_tokens)
         if body.stream:
             with_usage = body.stream_options is not None and body.stream_options.include_usage
             return await completion_stream(partial(perform, request, call), with_usage=with_usage)

@@ -72,7 +72,7 @@ class ModelGateway:
 
     async def load(self) -> None:
         """Import the model library, where models are configured: it takes seconds."""
-        if self._limits.models or self._limits.embedding_models:
+        if self._limits.models or self._limits.replay_models or self._limits.embedding_models:
             await self._provider.load()
 
     async def close(self) -> None:
@@ -81,8 +81,14 @@ class ModelGateway:
         if self._web is not None:
             await self._web.close()
 
-    def generation(self, model: str | None) -> str:
-        """Return the model for text. Raises `Permanent` `no_model`, or `Denied` `model` for one not configured."""
+    def generation(self, model: str | None, token: str) -> str:
+        """Return the model for text of a token. Raises `Permanent` `no_model`, or `Denied` `model` for one not
+        configured."""
+        if model is not None and model not in self._limits.models and unverified_grant(token).replays:
+            if model not in self._limits.replayable:
+                allowed = ", ".join(self._limits.replayable) or "none is configured"
+                raise Denied(ErrorCode.MODEL, f"a model that replays may call: {allowed}")
+            return model
         if not self._limits.models:
             raise Permanent(ErrorCode.NO_MODEL, (Problem(field="COUNTERPOINT_MODEL", problem="is not set"),))
         if model is not None and model not in self._limits.models:
@@ -109,7 +115,8 @@ class ModelGateway:
         completion while the provider sends them; it receives none where the outcome of another call is returned.
 
         Text is written by the first fallback that can be called if the model of the call cannot: its provider is
-        unavailable or refuses, or a budget does not cover it. Over a soft limit a cheaper one is called first.
+        unavailable or refuses, or a budget does not cover it. Over a soft limit a cheaper one is called first. A replay
+        has no fallbacks.
 
         `wait_s` is the deadline in seconds from now. Raises `Denied` for a token that does not cover the call or a
         budget that is spent; `Permanent` when the provider refuses (`refused`), when the key belongs to another call
@@ -167,15 +174,21 @@ class ModelGateway:
             raise failure or AssertionError("a request has a candidate")
 
     def _candidates(self, request: CallRequest) -> Iterator[CallRequest]:
-        """Yield the request, then the same by each fallback; models whose providers are paused last."""
-        call = request.call
-        if not isinstance(call, GenerateCall) or not self._limits.fallbacks:
+        """Yield the request, then the same by each fallback; models whose providers are paused last. Raises `Denied`
+        `model` where the policy permits the project none of them."""
+        call, project = request.call, request.grant.project
+        if not isinstance(call, GenerateCall):
             yield request
             return
-        models = dict.fromkeys((call.model, *self._limits.fallbacks))
+        fallbacks = () if request.grant.replays else self._limits.fallbacks
+        permitted = [
+            each for each in dict.fromkeys((call.model, *fallbacks)) if self._limits.policy.permits(project, each)
+        ]
+        if not permitted:
+            raise Denied(ErrorCode.MODEL, f"a model that the policy permits project {project}, not {call.model}")
         now = asyncio.get_running_loop().time()
-        for model in sorted(models, key=lambda model: self._paused_until.get(model, 0.0) > now):
-            others = tuple(replace(call, model=other) for other in models if other != model)
+        for model in sorted(permitted, key=lambda model: self._paused_until.get(model, 0.0) > now):
+            others = tuple(replace(call, model=other) for other in permitted if other != model)
             yield replace(request, call=replace(call, model=model), others=others)
 
     async def _make(self, request: CallRequest, estimate: CallUsage) -> CallOutcome:

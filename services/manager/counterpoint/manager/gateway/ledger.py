@@ -124,6 +124,13 @@ class SpendRecord(Shape):
         )
         return usd or (self.soft_tokens is not None and self.used_tokens + estimate.tokens > self.soft_tokens)
 
+    def of_job(self, budget: Budget | None, tokens: int | None) -> "SpendRecord":
+        """Return the record of a job under the budget of its token, or else a limit of tokens."""
+        if budget is None:
+            return self.model_copy(update={"limit_tokens": tokens})
+        limits = {"limit_usd": budget.usd, "limit_tokens": budget.tokens}
+        return self.model_copy(update={"limit": "the budget of the replay", **limits})
+
     @property
     def warning(self) -> str:
         """The soft limit and what was used of it, in words."""

@@ -137,7 +137,7 @@ class LedgerCommits:
         if found.spend is not None:
             spend = record(found.spend, SpendRecord)
         if request.grant.task is None:
-            spend = spend.model_copy(update={"limit_tokens": self._job_tokens.get(request.scope)})
+            spend = spend.of_job(request.grant.budget, self._job_tokens.get(request.scope))
         spending = Spending(request.scope, spend, found.spend, found.limited)
         outcomes, writes = list[ModelCallRecord | Exception](), dict[str, Write]()
         for each in group:

@@ -17,6 +17,7 @@ from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.memory import TokenPurpose
 from counterpoint.proto.principals import Principal
 from counterpoint.proto.subjects import PROJECT_PATTERN, SHARED_PROJECT
+from counterpoint.proto.tasks import Budget
 
 JOB = "job:"
 """Prefix of the message id of a gateway token for a job of memory's own, which has no message."""
@@ -107,10 +108,21 @@ def gateway(
     return _of_gateway(policy, grant, purpose, clearance, min(expires_at, grant.expires_at))
 
 
-def gateway_of_job(policy: Policy, project: str, job: str, clearance: int, expires_at: datetime) -> Grant:
-    """Return the grant of a gateway token for a job of memory's own, which has neither task nor message: see `JOB`."""
+def gateway_of_job(
+    policy: Policy,
+    project: str,
+    job: str,
+    clearance: int,
+    expires_at: datetime,
+    *,
+    service: str = "memory",
+    budget: Budget | None = None,
+) -> Grant:
+    """Return the grant of a gateway token for a job of memory's own, which has neither task nor message: see `JOB`.
+
+    A replay of a `service` is one too, with a `budget`."""
     grant = Grant(
-        audience="memory",
+        audience=service,
         project=project,
         task=None,
         message=f"{JOB}{job}",
@@ -120,7 +132,7 @@ def gateway_of_job(policy: Policy, project: str, job: str, clearance: int, expir
         agents=frozenset(),
         expires_at=expires_at,
     )
-    return _of_gateway(policy, grant, "model", clearance, expires_at)
+    return _of_gateway(policy, grant, "model", clearance, expires_at).model_copy(update={"budget": budget})
 
 
 def of_gateway(grant: Grant) -> bool:

@@ -10,11 +10,13 @@ from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import SYSTEM
 from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.memory import Write
+from counterpoint.proto.messages import utc_now
 from counterpoint.proto.principals import Principal, Role
 
 log = structlog.get_logger()
 
 ADMINISTRATOR = "administrator"
+_NEEDED = "a principal that is known, and neither revoked nor expired"
 
 _BY_NAME = "SELECT body FROM records WHERE store = 'principals' AND body ->> 'name' = $1 AND body IS NOT NULL"
 
@@ -33,7 +35,8 @@ class Principals:
         self._changes = 0
 
     async def of(self, name: str | None) -> Principal | None:
-        """Return the principal of a name, None for no name. Raises `Denied` for one that is unknown or revoked."""
+        """Return the principal of a name, None for no name. Raises `Denied` for one that is unknown, revoked or
+        expired."""
         if name is None:
             return None
         principal = self._cached.get(name)
@@ -43,11 +46,13 @@ class Principals:
                 rows = await connection.fetch(_BY_NAME, name)
             live = [p for p in (_read(row["body"]) for row in rows) if p is not None and p.revoked_at is None]
             if not live:
-                raise Denied(ErrorCode.PRINCIPAL, "a principal that is known and not revoked")
+                raise Denied(ErrorCode.PRINCIPAL, _NEEDED)
             principal = live[0]
             # A change during the lookup may be what the lookup returned.
             if changes == self._changes:
                 self._cached[name] = principal
+        if not principal.is_active(utc_now()):
+            raise Denied(ErrorCode.PRINCIPAL, _NEEDED)
         return principal
 
     def clear(self) -> None:

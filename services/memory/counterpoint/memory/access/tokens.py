@@ -8,6 +8,7 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.memory import TokenPurpose
+from counterpoint.proto.tasks import Budget
 
 _JOB_LIFE_S = 300.0
 
@@ -25,15 +26,26 @@ class Tokens:
         `diode.gateway`."""
         return mint(self._keyring, diode.gateway(self._policy, grant, purpose, label, self._clearance, _in(life_s)))
 
+    def of_replay(self, project: str, job: str, service: str, label: int, budget: Budget) -> str:
+        """Return a token for a replay of a service, for a prompt of this label. Raises `Denied` `label`."""
+        self._check(label)
+        grant = diode.gateway_of_job(
+            self._policy, project, job, self._clearance, _in(_JOB_LIFE_S), service=service, budget=budget
+        )
+        return mint(self._keyring, grant)
+
     def of_job(self, project: str, job: str, label: int) -> "JobHolder":
         """Return the holder of gateway tokens for a job of memory's own, for texts of this label."""
         return JobHolder(self, project, job, label)
 
     def minted_of_job(self, project: str, job: str, label: int) -> str:
         """Return a token for a job. Raises `Denied` `label`."""
+        self._check(label)
+        return mint(self._keyring, diode.gateway_of_job(self._policy, project, job, self._clearance, _in(_JOB_LIFE_S)))
+
+    def _check(self, label: int) -> None:
         if label > self._clearance:
             raise Denied(ErrorCode.LABEL, f"texts labelled {self._policy.labels[self._clearance]} at most")
-        return mint(self._keyring, diode.gateway_of_job(self._policy, project, job, self._clearance, _in(_JOB_LIFE_S)))
 
 
 @dataclass(frozen=True, slots=True)

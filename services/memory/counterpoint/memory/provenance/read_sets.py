@@ -142,8 +142,9 @@ class ReadSets:
         self._fences[key] = fence
         return True
 
-    def note(self, key: Key, answers: Sequence[ReadAnswer], integrity: int = VOUCHED) -> None:
-        """Add the answers to one more request of this delivery; `integrity` is that of anything else it was given."""
+    def note(self, key: Key, answers: Sequence[ReadAnswer], integrity: int = VOUCHED, label: int = 0) -> None:
+        """Add the answers to one more request of this delivery; `integrity` and `label` are those of anything else it
+        was given."""
         known = self._sets.get(key)
         if known is None:
             known = self._sets[key] = _OpenReadSet()
@@ -152,6 +153,7 @@ class ReadSets:
         self._sets.move_to_end(key)
         known.answers.append(tuple(answers))
         known.integrity = min(known.integrity, integrity)
+        known.label = max(known.label, label)
         for item in (item for answer in answers for item in answer.items):
             known.label = max(known.label, item.label)
             known.integrity = min(known.integrity, item.integrity)

@@ -136,3 +136,20 @@ FROM decision_messages WHERE project = $1 AND id = ANY ($2::uuid[]) AND commit_i
 
 -- name: leaves_of_commits
 SELECT body FROM audit WHERE project = $1 AND id = ANY ($2::uuid[])
+
+-- name: label_of_message
+SELECT label FROM messages WHERE project = $1 AND id = $2 AND (body <> '{}' OR records IS NOT NULL)
+
+-- name: labels_of_versions
+-- The highest label of each version, and of its record as it is now.
+SELECT wanted.store, wanted.id, wanted.version, max(found.label) AS label,
+       coalesce(bool_or(found.version = wanted.version AND found.erased IS NULL), false) AS known
+FROM unnest($2::text[], $3::text[], $4::int[]) AS wanted (store, id, version)
+LEFT JOIN LATERAL (
+    SELECT version, label, erased FROM current_records
+    WHERE project = ANY ($1::text[]) AND store = wanted.store AND id = wanted.id
+    UNION ALL
+    SELECT version, label, erased FROM history
+    WHERE project = ANY ($1::text[]) AND store = wanted.store AND id = wanted.id AND version = wanted.version
+) AS found ON true
+GROUP BY wanted.store, wanted.id, wanted.version

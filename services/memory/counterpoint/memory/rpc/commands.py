@@ -22,6 +22,7 @@ from counterpoint.proto.commands import (
     CommandRequest,
     EraseContent,
     IssueGatewayToken,
+    IssueReplayToken,
     RebuildProjection,
     RetryDeadLetter,
     TakeBackMemory,
@@ -58,6 +59,8 @@ class CommandHandler:
         origin, command = request.origin, request.command
         if isinstance(command, IssueGatewayToken):
             return CommandReply(token=await self._tokens.of(caller, origin, command))
+        if isinstance(command, IssueReplayToken):
+            return CommandReply(token=await self._tokens.of_replay(caller, origin, command))
         grant = await self._authorise(caller, origin, command)
         match command:
             case TakeBackMemory(preview=True):
@@ -111,7 +114,7 @@ def _store(command: Command) -> str:
             return "dead_letters"
         case RebuildProjection() | ChangeEmbeddingModel():
             return "projections"
-        case IssueGatewayToken():
+        case IssueGatewayToken() | IssueReplayToken():
             raise AssertionError("a gateway token is authorised by its delivery")
         case _:
             assert_never(command)

@@ -10,7 +10,7 @@ from counterpoint.client import Memory, put, readable, records
 from counterpoint.guard.names import has_secret
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import Commit, List
-from counterpoint.proto.messages import ProjectName, Shape
+from counterpoint.proto.messages import ProjectName, Shape, Time
 from counterpoint.proto.principals import Principal, PrincipalKind, Role
 from counterpoint.router.api.body import RequestBody, item_json, json_body, reply
 from counterpoint.router.api.context import Context
@@ -25,12 +25,14 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,
 
 
 class NewPrincipal(Shape):
-    """A principal to create. `projects` holds names, or `*` for all; `approve` is for persons."""
+    """A principal to create. `projects` holds names, or `*` for all; `approve` is for persons. Without `expires_at` its
+    token is valid until it is revoked."""
 
     name: Name
     kind: PrincipalKind
     projects: tuple[ProjectName | Annotated[str, StringConstraints(pattern=r"^\*$")], ...] = Field(min_length=1)
     roles: tuple[Role, ...] = Field(min_length=1)
+    expires_at: Time | None = None
 
 
 class CreatedPrincipal(Shape):
@@ -64,6 +66,8 @@ async def create(
         (result,) = await memory.query(List(store=STORE, where={"name": value.name}, limit=1000))
         if any(principal.revoked_at is None for principal in records(result.items, Principal)):
             raise Permanent(ErrorCode.CONFLICT, (Problem(field="name", problem="is already taken"),))
+        if value.expires_at is not None and value.expires_at <= memory.now:
+            raise Permanent(ErrorCode.INVALID, (Problem(field="expires_at", problem="is in the past"),))
         principal = Principal(**value.model_dump(), created_at=memory.now)
         return principal, Commit(writes=(put(STORE, token_id(token), principal),))
 

@@ -11,11 +11,11 @@ from fastapi import APIRouter, Response
 from counterpoint.client import Memory
 from counterpoint.client.replay import GivenAnswer
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
-from counterpoint.proto.memory import Prove, RecordedAnswer, RecordedStep, StepProblem, StepRecord
+from counterpoint.proto.memory import Item, Prove, RecordedAnswer, RecordedStep, StepProblem, StepRecord
 from counterpoint.proto.messages import Shape
 from counterpoint.proto.tasks import ENDED
 from counterpoint.router.api.body import item_json
-from counterpoint.router.api.context import Context
+from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.intake.interventions import unknown_task
 from counterpoint.router.paging import Cursor, Limit, ListPage, TaskId, page
 
@@ -43,10 +43,7 @@ async def replay(context: Context, task_id: TaskId, cursor: Cursor, limit: Limit
     context.require("read")
     context.require("audit")
     memory = context.memory()
-    task = await memory.get("tasks", task_id)
-    if task is not None and task.body["state"] not in ENDED:
-        problem = Problem(field="task_id", problem=f"has not ended: it is {task.body['state']}")
-        raise Permanent(ErrorCode.CONFLICT, (problem,))
+    task = await _task(memory, task_id)
     (found,) = await memory.query(Prove(task_id=task_id, after=cursor or 0, limit=limit))
     report = found.report or {}
     if task is None and any(leaf["body"] is None for leaf in report["leaves"]):
@@ -55,6 +52,23 @@ async def replay(context: Context, task_id: TaskId, cursor: Cursor, limit: Limit
         raise unknown_task(context.project)
     steps = [step for leaf in report["leaves"] if (step := await _step(memory, leaf)) is not None]
     return page((item_json(step) for step in steps), report["next"])
+
+
+async def ended_task(context: RequestContext, task_id: str) -> Item:
+    """Return the record of an ended task of the project. Raises `Permanent` `unknown_task` or `conflict`."""
+    task = await _task(context.memory(), task_id)
+    if task is None:
+        raise unknown_task(context.project)
+    return task
+
+
+async def _task(memory: Memory, task_id: str) -> Item | None:
+    """Return the record of a task, None without one. Raises `Permanent` `conflict` if it has not ended."""
+    task = await memory.get("tasks", task_id)
+    if task is not None and task.body["state"] not in ENDED:
+        problem = Problem(field="task_id", problem=f"has not ended: it is {task.body['state']}")
+        raise Permanent(ErrorCode.CONFLICT, (problem,))
+    return task
 
 
 async def _step(memory: Memory, leaf: dict[str, Any]) -> ReplayStep | None:

@@ -13,6 +13,7 @@ from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import Conflict, Denied, ErrorCode, Permanent
 from counterpoint.proto.ids import derived_id
 from counterpoint.proto.memory import Commit, List, Origin
+from counterpoint.proto.messages import utc_now
 from counterpoint.proto.principals import Principal
 from counterpoint.router.authentication import STORE as PRINCIPALS
 from counterpoint.router.intake.interventions import Reporter, cancellation, outcome
@@ -64,12 +65,12 @@ class ForgeEffects:
         raise Conflict("tasks", project)
 
     async def _principal(self, name: str) -> Principal:
-        """Return a principal by its name. Raises `Denied` if it does not exist or is revoked."""
+        """Return a principal by its name. Raises `Denied` if it does not exist, is revoked or expired."""
         memory = self._memory_of(
             Origin(message_id=derived_id("forge", name), fence=1, project=subjects.DEFAULT_PROJECT)
         )
         (found,) = await memory.query(List(store=PRINCIPALS, where={"name": name}, limit=10))
-        principals = [each for each in records(found.items, Principal) if each.revoked_at is None]
+        principals = [each for each in records(found.items, Principal) if each.is_active(utc_now())]
         if not principals:
-            raise Denied(ErrorCode.PRINCIPAL, f"the principal {name}, not revoked")
+            raise Denied(ErrorCode.PRINCIPAL, f"the principal {name}, neither revoked nor expired")
         return principals[0]

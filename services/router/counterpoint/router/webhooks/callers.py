@@ -4,6 +4,7 @@ from counterpoint.client import records
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import List
+from counterpoint.proto.messages import utc_now
 from counterpoint.proto.principals import Principal
 from counterpoint.router.api.context import RequestContext, RouterResources
 from counterpoint.router.authentication import STORE
@@ -11,12 +12,13 @@ from counterpoint.router.webhooks.sources import WebhookSource
 
 
 async def principal_named(resources: RouterResources, source: WebhookSource, name: str) -> Principal:
-    """Return the principal for whom a source signs. Raises `Denied` if it does not exist or is revoked."""
+    """Return the principal for whom a source signs. Raises `Denied` if it does not exist, is revoked or expired."""
     memory = resources.memory(subjects.DEFAULT_PROJECT, None)
     (found,) = await memory.query(List(store=STORE, where={"name": name}, limit=10))
-    principals = [each for each in records(found.items, Principal) if each.revoked_at is None]
+    principals = [each for each in records(found.items, Principal) if each.is_active(utc_now())]
     if not principals:
-        raise Denied(ErrorCode.PRINCIPAL, f"the principal {name} of source {source.name}, not revoked")
+        needed = f"the principal {name} of source {source.name}, neither revoked nor expired"
+        raise Denied(ErrorCode.PRINCIPAL, needed)
     return principals[0]
 
 

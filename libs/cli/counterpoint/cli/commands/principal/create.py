@@ -25,6 +25,9 @@ def create(
         list[str] | None,
         typer.Option("--in", metavar="PROJECT", help="A project, or * for all; repeatable. Default: --project."),
     ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="Its token is refused from this time on, RFC 3339.")
+    ] = None,
 ) -> None:
     """Create a principal and print its token, which cannot be shown again."""
     if kind not in KINDS:
@@ -35,7 +38,8 @@ def create(
     if not role or not within_projects:
         raise UsageError("a principal needs at least one --role and one --in PROJECT")
     with session.connect() as api:
-        reply = api.post("/v1/principals", {"name": name, "kind": kind, "roles": role, "projects": within_projects})
+        fields = {"name": name, "kind": kind, "roles": role, "projects": within_projects, "expires_at": until}
+        reply = api.post("/v1/principals", fields)
     if not session.json:
         for project in (each for each in within_projects if each != ALL):
             view = f"`counterpoint tasks --project {project}`, `counterpoint watch --project {project}`"

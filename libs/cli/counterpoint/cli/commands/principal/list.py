@@ -15,7 +15,7 @@ def listed(session: CommandSession, limit: Limit = 50) -> None:
     session.show(
         reply,
         lambda: table(
-            ("name", "kind", "projects", "roles", "created", "revoked"),
+            ("name", "kind", "projects", "roles", "created", "until", "revoked"),
             [
                 (
                     one["name"],
@@ -23,6 +23,7 @@ def listed(session: CommandSession, limit: Limit = 50) -> None:
                     ", ".join(one["projects"]),
                     ", ".join(one["roles"]),
                     when(one.get("created_at")),
+                    when(one.get("expires_at")),
                     when(one.get("revoked_at")),
                 )
                 for one in reply["items"]
