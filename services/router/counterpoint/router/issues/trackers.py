@@ -40,6 +40,7 @@ class Tracker(NamedRow):
     `events` and plans open an
     issue, all other events update it. `owners` are the logins to assign an issue to, by the owner of the failed job.
     `users` are the principals of people at the forge, by their logins; all others act as `principal`, or not at all.
+    `todos`: the steps of a plan are a list in its issue, or issues of their own.
     `close`: an issue is closed when its task has ended. `private`: the host may have a private address. `clearance` is
     the highest label of text that the repository gets.
     """
@@ -58,6 +59,7 @@ class Tracker(NamedRow):
     owners: dict[str, Login] = {}
     users: dict[Login, str] = {}
     principal: str | None = None
+    todos: Literal["list", "issues"] = "list"
     close: bool = True
     private: bool = False
     clearance: Literal["public", "internal", "confidential"] = "internal"
