@@ -17,7 +17,9 @@ const WAITS_FOR = {
   change: "recovered; nobody has said why",
 };
 
-/** Return the entries of the lane from open incidents, approvals and recoveries; the urgent and old first. */
+const SEVERITIES = ["urgent", "high", "normal", "low"];
+
+/** Return the entries of the lane: approvals and open incidents, the urgent and old first, then recoveries. */
 export async function readLane(incidents, signal) {
   const [approvals, recoveries] = await Promise.all([
     all("/v1/approvals", { limit: 200 }, { signal, limit: 200 }),
@@ -34,7 +36,12 @@ export async function readLane(incidents, signal) {
   const unexplained = recoveries.items
     .filter(({ task_id }) => !open.has(task_id))
     .map((task) => ({ waits: "change", key: task.task_id, task_id: task.task_id, title: task.title || task.description.split("\n")[0], since: task.ended_at ?? task.submitted_at, severity: task.priority, attempt: task.attempt }));
-  return [...decided, ...waiting, ...unexplained];
+  return [...[...decided, ...waiting].sort(bySeverity), ...unexplained];
+}
+
+function bySeverity(one, other) {
+  const rank = ({ severity }) => SEVERITIES.indexOf(severity);
+  return rank(one) - rank(other) || Date.parse(one.since) - Date.parse(other.since);
 }
 
 /** Return `update(entries)` for the container of the lane. `onChange` runs after an intervention. */
