@@ -16,7 +16,7 @@ from agents.notified_house import NOW, NotifiedHouse
 from pydantic import ValidationError
 
 from counterpoint.proto.findings import Findings
-from counterpoint.proto.tasks import TaskCompleted, TaskEscalated, TaskProposed, TaskResumed
+from counterpoint.proto.tasks import TaskCancelled, TaskCompleted, TaskEscalated, TaskProposed, TaskResumed
 from counterpoint.router.notify.bodies import mail
 from counterpoint.router.notify.bodies.slack import blocks
 from counterpoint.router.notify.bodies.teams import card
@@ -356,3 +356,45 @@ def test_quiet_hours_that_are_impossible_are_refused() -> None:
     for wrong in ({"zone": "Mars/Base"}, {"end": "22:00"}, {"start": "25:00"}):
         with pytest.raises(ValidationError):
             QuietHours.model_validate({"start": "22:00", "end": "07:00", **wrong})
+
+
+async def test_the_first_message_waits_for_what_the_incident_is_part_of(hook: HookReceiver) -> None:
+    house = NotifiedHouse([receiver(hook, "slack", wait_s=20)], waits=True)
+    for number in range(1, 6):
+        house.task(f"incident-{number}", **PROPOSED)
+        await house.tell(proposed(f"incident-{number}"))
+    await house.settle(timedelta(seconds=19))
+    assert not hook.received
+    for number in range(2, 6):
+        house.task(f"incident-{number}", state="cancelled", waiting_for=None)
+        await house.tell(TaskCancelled(task_id=f"incident-{number}", reason="part of incident-1", by="lineage"))
+    house.task("incident-1", **ESCALATED)
+    await house.tell(escalated("incident-1"))
+    await house.settle(timedelta(minutes=5))
+    assert [one.json["text"] for one in hook.received] == ["orders_ingest.fetch needs you"]
+    house.task("incident-1", **DONE)
+    await house.tell(completed("incident-1"))
+    await house.settle()
+    assert hook.received[-1].path == "/api/chat.update", "only the first message waits"
+    assert not house.dead
+
+
+async def test_an_incident_that_may_have_been_told_is_told_that_it_was_cancelled(hook: HookReceiver) -> None:
+    """A call of a process that was killed may have reached the receiver."""
+    house = NotifiedHouse([receiver(hook, "slack")])
+    hook.replies = [Reply(500)]
+    house.task(**PROPOSED)
+    await house.tell(proposed())
+    await house.settle()
+    house.task(state="cancelled", waiting_for=None)
+    await house.tell(TaskCancelled(task_id="incident-1", reason="known", by="ann"))
+    await house.settle(timedelta(minutes=5))
+    assert [one.json["text"].removeprefix("orders_ingest.fetch ") for one in hook.received] == [
+        "has a proposal",
+        "was cancelled",
+    ]
+    wants = NotifiedHouse([receiver(hook, "slack", events=["cancelled"])])
+    wants.task(state="cancelled", waiting_for=None)
+    await wants.tell(TaskCancelled(task_id="incident-1", reason="known", by="ann"))
+    await wants.settle()
+    assert len(hook.received) == 3

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import os
+import random
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ import httpx
 import pytest
 import pytest_asyncio
 from agents.hook_receiver import HookReceiver, Received, Reply, hook_receiver
+from flows.incident_front import Front, event, live
 from flows.own_stack import own_stack
 from typer.testing import CliRunner
 
@@ -46,7 +48,9 @@ async def telling(
     file = tmp_path_factory.mktemp("notified") / "receivers.toml"
     file.write_text(
         f'[[receiver]]\nname = "chat"\nkind = "slack"\nurl = "{slack.url}"\nsecret = "{TOKEN}"\n'
-        'channel = "C1"\nprivate = true\nprojects = ["chatty"]\n'
+        'channel = "C1"\nprivate = true\nprojects = ["chatty"]\nwait_s = 0\n'
+        f'[[receiver]]\nname = "grouped"\nkind = "slack"\nurl = "{slack.url}"\nsecret = "{TOKEN}"\n'
+        'channel = "C2"\nprivate = true\nprojects = ["cascades"]\nwait_s = 30\n'
     )
     times = [(utc_now() + timedelta(seconds=8 * number)).strftime("%H:%M:%S") for number in range(1, 25)]
     with file.open("a") as more:
@@ -153,6 +157,43 @@ async def test_a_digest_is_sent_at_its_time(telling: Stack, slack: HookReceiver)
         await until(slack, lambda: sum(one.content.count(b"needs you") for one in told()) >= 2)
     assert all(one.json["text"].startswith("digested: ") for one in told())
     assert len(told()) <= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_order", [True, False], ids=["root first", "in any order"])
+async def test_a_cascade_of_two_hundred_failed_tasks_is_one_message(
+    telling: Stack, slack: HookReceiver, in_order: bool
+) -> None:
+    name = "root" if in_order else "source"
+    root = event("FAIL", 1, f"{name}.load", f"{name}-0", task=True, parent=(name, f"{name}-f"), writes=[f"{name}0"],
+                 error="DiskFull: no space left on device")  # fmt: skip
+    more = []
+    for at in range(1, 201):
+        dag, run = f"{name}-d{at}", f"{name}-{at}"
+        part = {"parent": (dag, f"{run}-f"), "task": True, "reads": [f"{name}{at // 2}"], "writes": [f"{name}{at}"]}
+        more.append(event("FAIL", at + 2, f"{dag}.use", run, error=f"FileNotFound: input {at}", **part))
+    if not in_order:
+        more = random.Random(3).sample([root, *more], len(more) + 1)
+    async with httpx.AsyncClient(timeout=60) as client:
+        lineage = Front(telling, "chatty" if in_order else "cascades", client)
+        if in_order:
+            await lineage.post([root])
+        await lineage.post(more)
+
+        def is_whole(found: list[dict[str, Any]]) -> bool:
+            standing = [each for each in live(found) if each["target"]["job"]["name"].startswith(name)]
+            return len(standing) == 1 and standing[0]["context"].get("affected_count") == 200
+
+        found = await lineage.until(is_whole, 100)
+        (task,) = [each for each in live(found) if each["target"]["job"]["name"].startswith(name)]
+        await until(slack, lambda: of_task(slack, task["task_id"]))
+        await lineage.report(task["task_id"], "made room")
+        await until(slack, lambda: any("is resolved" in str(one.json) for one in of_task(slack, task["task_id"])))
+    posted = [
+        one.json["text"] for one in slack.received if one.path == "/api/chat.postMessage" and name in str(one.json)
+    ]
+    assert posted == [f"{name}.load failed: DiskFull: no space left on device needs you"]
+    assert "200" in of_task(slack, task["task_id"])[-1].content.decode()
 
 
 async def test_a_dead_letter_is_retried(telling: Stack, hook: HookReceiver) -> None:

@@ -86,7 +86,8 @@ class Notifications:
                 delivery_id = conversation_id(receiver.name, event.task.task_id)
                 writes.append(put(STORE, delivery_id, after, existing=item))
                 if before is None or before.turn != after.turn:
-                    messages.append(send(NotificationDue(delivery_id=delivery_id, turn=after.turn)))
+                    due_at = None if before else memory.now + timedelta(seconds=receiver.wait_s)
+                    messages.append(send(NotificationDue(delivery_id=delivery_id, turn=after.turn), due_at=due_at))
         return Commit(writes=tuple(writes), messages=tuple(messages))
 
     async def on_due(self, message: NotificationDue, memory: Memory) -> Commit:
@@ -107,6 +108,8 @@ class Notifications:
                 raise Transient("this call is under way", retry_after_s=2.0)
             if delivery.holder != self._holder and (held_s := _held_s(delivery)) > 0:
                 raise Transient("another process makes this call", retry_after_s=held_s)
+            if _is_moot(receiver, delivery):
+                return _planned(item, delivery.dropped(), None)
             lane = self._lanes[receiver.name]
             if (later := self._later(receiver, lane, item.id, delivery)) is not None:
                 return _planned(item, delivery.deferred(), later)
@@ -226,6 +229,12 @@ def _planned(item: Item, after: Delivery, due_at: datetime | None) -> Commit:
         return Commit(writes=(write,))
     due = NotificationDue(delivery_id=item.id, turn=after.turn)
     return Commit(writes=(write,), messages=(send(due, due_at=due_at),))
+
+
+def _is_moot(receiver: Receiver, delivery: Delivery) -> bool:
+    """Whether an incident was cancelled before its receiver was told of it, most often as a part of another one."""
+    cancelled = delivery.incident is not None and delivery.incident.status == "cancelled"
+    return cancelled and delivery.is_untold and "cancelled" not in receiver.events
 
 
 def _recurring(incident: IncidentSummary, previous: Delivery) -> IncidentSummary:

@@ -55,6 +55,7 @@ class Receiver(NamedRow):
     `secret` signs webhooks (`whsec_...`), is the bot token of Slack, the routing key of PagerDuty, the access token of
     DataHub or the password of the mail server. `projects`, `kinds` and `owners` are what it is told about, all without
     one; `severity` is the lowest priority of a task, `reminder` the lowest number of a reminder of an approval.
+    `wait_s` is the time until it is first told of an incident, which may turn out to be part of another one.
     `private`: its host may have a private address. `clearance` is the highest label of text that it gets. `buttons`:
     messages of Slack have buttons, whose replies come to a source of webhooks. `quiet` are the hours in which it is not
     told, `digest` the times at which it is told of many incidents at once. `platform` and `environment` are those of
@@ -76,6 +77,7 @@ class Receiver(NamedRow):
     severity: Priority = "low"
     reminder: Annotated[int, Field(ge=0, le=10)] = 0
     private: bool = False
+    wait_s: float = Field(10.0, ge=0, le=3600)
     buttons: bool = False
     quiet: QuietHours | None = None
     platform: UrnPart = "airflow"
