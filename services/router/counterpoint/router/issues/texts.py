@@ -34,7 +34,8 @@ _HOW = """Say what fixed it in a comment that begins with one of these:
 @dataclass(frozen=True)
 class IssueContent:
     """Our side of an issue. `closes`: it is to be closed; `ends`: closing it would still end the task or say how it
-    ended. `asks` is the question that the end leaves open, `adopted` the number of the issue that the task came from.
+    ended. `asks` is the question that the end leaves open, `adopted` the number of the issue that the task came from,
+    `repository` the address of the repository for people.
     """
 
     title: str
@@ -45,6 +46,7 @@ class IssueContent:
     ends: bool
     asks: str | None
     adopted: int | None
+    repository: str
 
     def body(self, issue_id: str) -> str:
         """The text that an issue is opened with."""
@@ -76,6 +78,7 @@ def content_of(tracker: Tracker, task: Task, incident: IncidentSummary, before: 
         ends=not over or unanswered,
         asks=asks,
         adopted=number_in(tracker, task.source_ref),
+        repository=tracker.repository_url,
     )
 
 
