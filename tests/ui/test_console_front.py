@@ -1,6 +1,7 @@
 """The console in Chromium in front of a house in memory: what a running stack shows only by accident."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -92,6 +93,19 @@ async def test_a_flood_of_decisions_is_kept_and_a_portion_is_shown(
     await expect(rows).to_have_count(PORTION)
     await page.get_by_role("button", name="Older ones").click()
     await expect(rows).to_have_count(2 * PORTION)
+
+
+async def test_what_is_urgent_and_old_is_first_in_the_lane_whatever_it_waits_for(
+    front: Running, console: ConsoleBrowser
+) -> None:
+    pending(front, expires_at=NOW.replace(year=2099))
+    made(front, "t1", "input_required", waiting_for="approval", title="normal and approved by nobody")
+    made(front, "t2", "input_required", waiting_for="override", title="urgent and stuck", priority="urgent")
+    older = (NOW - timedelta(days=1)).isoformat()
+    made(front, "t3", "input_required", waiting_for="override", title="normal and old", submitted_at=older)
+    page = await opened(console, front, "ann")
+    titles = page.locator("li.need h3")
+    await expect(titles).to_have_text(["urgent and stuck", "normal and old", "normal and approved by nobody"])
 
 
 async def test_what_did_you_change_is_asked_and_answered(front: Running, console: ConsoleBrowser) -> None:
