@@ -782,6 +782,40 @@ async def test_an_issue_that_is_gone_is_left_alone(forge: ScriptedForge, how: st
     assert not house.dead
 
 
+async def test_a_tracker_that_names_another_repository_leaves_its_issues_alone(github: ScriptedForge) -> None:
+    house = house_of(github)
+    await house.open()
+    async with scripted_forge("github") as other:
+        stranger = other.person_opens("Another thing", "which is not ours")
+        house.trackers = [tracker_of(other)]
+        house.restart()
+        await house.end()
+        assert (stranger.state, stranger.labels, stranger.comments) == ("open", [], {})
+        assert (house.record()["state"], house.record()["left"]) == ("left", "moved")
+        assert not other.writes()
+
+
+async def test_a_tracker_of_another_project_now_is_told_nothing_of_this_one(github: ScriptedForge) -> None:
+    house = house_of(github)
+    house.task()
+    await house.tell(proposed())
+    house.trackers = [tracker_of(github, project="billing")]
+    house.restart()
+    await house.settle()
+    assert not github.asked
+    ((_, error),) = house.dead
+    assert "no tracker of project orders" in str(error)
+
+
+async def test_a_pull_request_finds_the_task_of_a_synchronized_issue(github: ScriptedForge) -> None:
+    house = house_of(github)
+    await house.open()
+    memory = house.memory.memory("m1", now=house.now)
+    url = house.trackers[0].repository_url
+    assert await house.issues.tasks_of(memory, url, (1, 2)) == ("incident-1",)
+    assert await house.issues.tasks_of(memory, f"{url}-other", (1,)) == ()
+
+
 @pytest.mark.parametrize("kind", ["github", "gitea"])
 async def test_a_repository_that_was_renamed_is_followed(kind: str) -> None:
     async with scripted_forge(kind) as forge:

@@ -98,6 +98,19 @@ async def test_a_flood_of_decisions_is_kept_and_a_portion_is_shown(
     await expect(rows).to_have_count(2 * PORTION)
 
 
+async def test_what_is_urgent_and_old_is_first_in_the_lane_whatever_it_waits_for(
+    front: Running, console: ConsoleBrowser
+) -> None:
+    pending(front, expires_at=NOW.replace(year=2099))
+    made(front, "t1", "input_required", waiting_for="approval", title="normal and approved by nobody")
+    made(front, "t2", "input_required", waiting_for="override", title="urgent and stuck", priority="urgent")
+    older = (NOW - timedelta(days=1)).isoformat()
+    made(front, "t3", "input_required", waiting_for="override", title="normal and old", submitted_at=older)
+    page = await opened(console, front, "ann")
+    titles = page.locator("li.need h3")
+    await expect(titles).to_have_text(["urgent and stuck", "normal and old", "normal and approved by nobody"])
+
+
 async def test_what_did_you_change_is_asked_and_answered(front: Running, console: ConsoleBrowser) -> None:
     needs = [{"kind": "outcome", "what": "what was changed", "how": "counterpoint outcome"}]
     await front.me.post("/v1/tasks", json={"kind": "question", "description": "Why?", "task_id": "t1"})
@@ -155,19 +168,6 @@ async def test_what_could_not_be_read_is_not_called_empty(front: Running, consol
     await page.goto(f"/#/incident/nothing?project={PROJECT}")
     await page.get_by_role("alert").wait_for()
     await expect(page.get_by_role("heading", name="Replay")).to_be_hidden()
-
-
-async def test_the_urgent_and_old_come_first_in_what_needs_a_person(front: Running, console: ConsoleBrowser) -> None:
-    later = NOW + timedelta(hours=1)
-    escalation = {"to": "human", "code": "no_model", "needs": []}
-    waits = {"waiting_for": "override", "escalation": escalation}
-    for task_id, priority, at in (("urgent-new", "urgent", later), ("urgent-old", "urgent", NOW), ("low", "low", NOW)):
-        made(front, task_id, "input_required", title=task_id, priority=priority, submitted_at=at, **waits)
-    made(front, "t1", "input_required", title="approval", waiting_for="approval", priority="normal")
-    pending(front, expires_at=NOW.replace(year=2099))
-    page = await opened(console, front, "ann")
-    titles = page.locator("li.need h3")
-    await expect(titles).to_have_text(["urgent-old", "urgent-new", "approval", "low"])
 
 
 async def test_a_late_answer_does_not_replace_that_of_a_newer_search(front: Running, console: ConsoleBrowser) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from counterpoint.proto.messages import utc_now
-from counterpoint.router.issues.forge import Forge, ForgeComment, ForgeError, ForgeIssue, Moved, NotThere
+from counterpoint.router.issues.forge import Forge, ForgeComment, ForgeError, ForgeIssue, ForgeNotFound, IssueMoved
 from counterpoint.router.issues.marks import CommentMarks, marked_issue
 from counterpoint.router.issues.merge import FieldWrites, OurFields, merge_fields
 from counterpoint.router.issues.synced_issue import ASK_FOR, Progress, ReadMark, SyncedIssue, todo_id
@@ -70,18 +70,22 @@ class IssueComparer:
         except TimeoutError:
             self.result.error = ForgeError(f"the comparison did not end within {timeout_s:g} s")
         except ForgeError as error:
-            if isinstance(error, Moved) and self._number is not None:
+            if isinstance(error, IssueMoved) and self._number is not None:
                 self.result.note(number=self._number, left="moved", watched=False)
             else:
                 self.result.error = error
         return self.result
 
-    async def reply(self, replies: Mapping[str, str]) -> None:
+    async def reply(self, replies: Mapping[str, str], timeout_s: float) -> None:
         """Comment once for each purpose, and note that the comments of people were acted on."""
         try:
-            for purpose, text in replies.items():
-                if purpose not in self.result.progress.comments:
-                    await self._comment(purpose, text)
+            async with asyncio.timeout(timeout_s):
+                for purpose, text in replies.items():
+                    if purpose not in self.result.progress.comments:
+                        await self._comment(purpose, text)
+        except TimeoutError:
+            self.result.error = self.result.error or ForgeError(f"the replies did not end within {timeout_s:g} s")
+            return
         except ForgeError as error:
             self.result.error = self.result.error or error
             return
@@ -106,15 +110,27 @@ class IssueComparer:
         if number is not None:
             try:
                 issue = await self._forge.issue(number)
-            except NotThere as missing:
+            except ForgeNotFound as missing:
                 if not missing.gone:
                     await self._check_repository()
                 self.result.note(number=number, left="deleted", watched=False)
                 return None
+            if self._is_foreign(issue):
+                raise IssueMoved("its number is that of another issue")
         else:
             issue = (await self._marked({self._issue_id})).get(self._issue_id) or await self._opened()
         self.result.note(number=issue.number, url=issue.url[:2000], seen_at=issue.updated_at)
         return issue
+
+    def _is_foreign(self, issue: ForgeIssue) -> bool:
+        """Whether the tracker names another repository than before, where the number is that of somebody's issue.
+
+        A repository that the forge has renamed is not the one that the tracker names.
+        """
+        known, configured = self._sync.url, issue.url.lower().startswith(f"{self._content.repository}/".lower())
+        if known is None or issue.url[:2000] == known or not configured:
+            return False
+        return marked_issue(issue.body) != self._issue_id
 
     async def _marked(self, ids: Collection[str]) -> dict[str, ForgeIssue]:
         """Return the issues that earlier attempts have opened, by the ids in their marks."""
@@ -227,5 +243,5 @@ class IssueComparer:
             return
         try:
             await self._forge.edit_comment(progress.number, known, body)
-        except NotThere:
+        except ForgeNotFound:
             log.info("issue.comment_deleted", issue=self._issue_id, purpose=purpose)

@@ -48,7 +48,8 @@ class PlanTodo:
 @dataclass(frozen=True)
 class IssueContent:
     """Our side of an issue. `closes`: it is to be closed; `ends`: closing it would still end the task or say how it
-    ended. `asks` is the question that the end leaves open, `adopted` the number of the issue that the task came from.
+    ended. `asks` is the question that the end leaves open, `adopted` the number of the issue that the task came from,
+    `repository` the address of the repository for people.
     """
 
     title: str
@@ -59,6 +60,7 @@ class IssueContent:
     ends: bool
     asks: str | None
     adopted: int | None
+    repository: str
     todos: tuple[PlanTodo, ...] = ()
 
     def body(self, issue_id: str) -> str:
@@ -91,6 +93,7 @@ def content_of(tracker: Tracker, task: Task, incident: IncidentSummary, before: 
         ends=not over or unanswered,
         asks=asks,
         adopted=number_in(tracker, task.source_ref),
+        repository=tracker.repository_url,
         todos=() if incident.withheld else _todos(tracker, task),
     )
 

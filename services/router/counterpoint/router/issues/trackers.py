@@ -103,6 +103,11 @@ class Tracker(NamedRow):
         return self.web_url + _API_PATHS[self.kind]
 
     @property
+    def repository_url(self) -> str:
+        """The address of the repository for people."""
+        return f"{self.web_url}/{self.repo}"
+
+    @property
     def is_commanded(self) -> bool:
         """Whether anyone at the forge may report an outcome."""
         return bool(self.users or self.principal)
@@ -118,7 +123,7 @@ class Tracker(NamedRow):
 
     def is_of(self, repository_url: str) -> bool:
         """Whether an address for people is that of the repository."""
-        return repository_url.rstrip("/").lower() == f"{self.web_url}/{self.repo}".lower()
+        return repository_url.rstrip("/").lower() == self.repository_url.lower()
 
 
 def load_trackers(file: Path | None) -> tuple[Tracker, ...]:

@@ -53,7 +53,10 @@ class Notifications:
     async def plan(self, message: Message, memory: Memory) -> Commit:
         """Return the commit of the deliveries of an event of a task."""
         task_id = getattr(message, "task_id", None)
-        item = await memory.get("tasks", task_id) if task_id else None
+        return await self._plan(task_id, message, memory) if task_id else Commit()
+
+    async def _plan(self, task_id: str, message: Message | None, memory: Memory) -> Commit:
+        item = await memory.get("tasks", task_id)
         task = record(item, Task) if item else None
         if item is None or task is None or task.shadow:
             return Commit()
@@ -94,6 +97,8 @@ class Notifications:
         """Call the receiver of a delivery, and commit the outcome. Raises `Permanent` after the last attempt."""
         if message.approval_id is not None:
             return await self._decided(message.approval_id, memory)
+        if message.task_id is not None:
+            return await self._plan(message.task_id, None, memory)
         item = await memory.get(STORE, message.delivery_id)
         delivery = record(item, Delivery) if item else None
         if item is None or delivery is None or delivery.turn != message.turn or delivery.state == "delivered":
@@ -151,6 +156,8 @@ class Notifications:
         memory: Memory,
     ) -> Delivery | None:
         """Return the delivery of an incident after an event, `before` itself if nothing changes; None for none."""
+        if event.message is None and not receiver.updates_in_place:
+            return before
         incident = incident_of(receiver, event, audience)
         if before is not None and before.incident is not None:
             kept = {"occurrence": before.incident.occurrence, "first_at": before.incident.first_at}

@@ -1,23 +1,19 @@
 """Callers of webhooks: the principal of a source that signs, and the context of a request."""
 
-from counterpoint.client import records
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
-from counterpoint.proto.memory import List
 from counterpoint.proto.principals import Principal
 from counterpoint.router.api.context import RequestContext, RouterResources
-from counterpoint.router.authentication import STORE
+from counterpoint.router.authentication import principal_named
 from counterpoint.router.webhooks.sources import WebhookSource
 
 
-async def principal_named(resources: RouterResources, source: WebhookSource, name: str) -> Principal:
+async def principal_of_source(resources: RouterResources, source: WebhookSource, name: str) -> Principal:
     """Return the principal for whom a source signs. Raises `Denied` if it does not exist or is revoked."""
-    memory = resources.memory(subjects.DEFAULT_PROJECT, None)
-    (found,) = await memory.query(List(store=STORE, where={"name": name}, limit=10))
-    principals = [each for each in records(found.items, Principal) if each.revoked_at is None]
-    if not principals:
+    principal = await principal_named(resources.memory(subjects.DEFAULT_PROJECT, None), name)
+    if principal is None:
         raise Denied(ErrorCode.PRINCIPAL, f"the principal {name} of source {source.name}, not revoked")
-    return principals[0]
+    return principal
 
 
 def user_named(source: WebhookSource, user: str) -> str:
