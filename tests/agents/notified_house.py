@@ -53,9 +53,13 @@ class Clock:
 
 @dataclass
 class NotifiedHouse:
-    """A project, its task events, and the receivers that are told. `dead` are the dead letters."""
+    """A project, its task events, and the receivers that are told. `dead` are the dead letters.
+
+    Receivers are told at once, unless `waits`.
+    """
 
     receivers: list[Receiver]
+    waits: bool = False
     timeout_s: float = 5.0
     clock: Clock = field(default_factory=Clock)
     memory: FakeMemory = field(default_factory=lambda: FakeMemory("router", PROJECT, NOW))
@@ -71,6 +75,8 @@ class NotifiedHouse:
             return await answer(subject, body, timeout_s)
 
         self.memory.transport = transport  # type: ignore[method-assign]
+        if not self.waits:
+            self.receivers = [each.model_copy(update={"wait_s": 0.0}) for each in self.receivers]
         self.restart()
 
     def restart(self) -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.router.issues.merge import AgreedFields, IssueState, OurFields, merge_fields
+from counterpoint.router.issues.merge import AgreedFields, FieldWrites, IssueState, OurFields, merge_fields
 
 OURS = ("counterpoint", "counterpoint: needs you", "counterpoint: proposed")
 LABELS = st.lists(st.sampled_from(OURS), unique=True).map(tuple)
@@ -26,7 +26,7 @@ class World:
         writes, self.agreed = merge_fields(self.agreed, ours, self.labels, self.state)
         self.labels = frozenset(each for each in self.labels if each not in writes.remove) | set(writes.add)
         self.state = "closed" if writes.close else self.state
-        return bool(writes)
+        return writes != FieldWrites()
 
 
 def keys(labels: frozenset[str] | tuple[str, ...]) -> set[str]:

@@ -15,7 +15,7 @@ from counterpoint.proto.errors import Permanent
 from counterpoint.proto.findings import Findings
 from counterpoint.proto.interventions import CancelTask
 from counterpoint.proto.issues import IssueDue
-from counterpoint.proto.tasks import TaskFailed
+from counterpoint.proto.tasks import TaskCompleted, TaskFailed
 from counterpoint.router.issues.marks import marked_issue
 from counterpoint.router.issues.poll import RECONCILE
 
@@ -203,6 +203,81 @@ async def test_the_steps_of_a_plan_are_a_task_list(forge: ScriptedForge) -> None
     assert [item.replace("\u200b", "") for item in items] == ["- [ ] 1. Ask @ann about #12", "- [ ] 2. Write it"]
     assert "@ann" not in issue.body.split("**Plan**")[0]
     assert issue.state == "open", "its steps are still to be done"
+
+
+PLAN = "# Plan\n\n## Steps\n\n1. Ask @ann about #12\n2. Write it\n3. write  it\n"
+
+
+def planned(house: IssueHouse, text: str = PLAN) -> TaskCompleted:
+    """A finished plan."""
+    house.task("plan-1", kind="plan", state="completed", waiting_for=None, resolution="planned", result=text)
+    return completed("plan-1", "planned", text)
+
+
+async def test_the_steps_of_a_plan_become_issues_where_that_is_wanted(forge: ScriptedForge) -> None:
+    house = IssueHouse([tracker_of(forge, todos="issues")])
+    house.task("plan-1", kind="plan", result=PLAN)
+    await house.tell(proposed("plan-1"))
+    await house.settle()
+    assert [issue.title for issue in forge.issues.values()] == ["orders_ingest.fetch"], "the plan is not finished"
+    await house.tell(planned(house))
+    await house.settle()
+    plan, *steps = forge.issues.values()
+    assert [issue.title for issue in steps] == ["Ask @ann about #12", "Write it"]
+    assert all("A step of the plan in #1." in issue.body for issue in steps)
+    assert all(issue.labels == ["counterpoint"] for issue in steps)
+    assert "**To do**" not in plan.body
+    (listed,) = [body for body in forge.bodies() if "**To do**" in body]
+    assert listed.splitlines()[-2:] == ["- [ ] #2", "- [ ] #3"]
+
+    steps[0].state, steps[1].title = "closed", "Write it by Friday"
+    await house.tell(planned(house, PLAN.replace("3. write  it", "3. Test it")))
+    await house.settle(2 * HOUR)
+    assert [issue.title for issue in forge.issues.values()][1:] == [
+        "Ask @ann about #12",
+        "Write it by Friday",
+        "Test it",
+    ]
+    assert (steps[0].state, plan.state) == ("closed", "open")
+    (listed,) = [body for body in forge.bodies() if "**To do**" in body]
+    assert listed.splitlines()[-3:] == ["- [ ] #2", "- [ ] #3", "- [ ] #4"]
+    assert await house.hook(2, marked_issue(steps[0].body)) is None
+
+
+async def test_a_router_killed_at_any_call_opens_each_step_once(github: ScriptedForge) -> None:
+    calls, ended = 0, 1
+    while ended:
+        calls, ended = calls + 1, 0
+        for effect in (False, True):
+            github.issues.clear()
+            github.labels.clear()
+            github.hangs.clear()
+            house = IssueHouse([tracker_of(github, todos="issues")])
+            await house.tell(planned(house))
+            seen = len(github.asked)
+
+            def killed(asked: ForgeRequest, seen: int = seen, effect: bool = effect, at: int = calls) -> bool:
+                is_the_one = len(github.asked) - seen == at
+                if is_the_one and effect:
+                    github.answer(asked)
+                return is_the_one
+
+            github.hang = killed
+            (due,) = [timer for timer in house.memory.timers if timer.type == IssueDue.TYPE]
+            call, stopped = asyncio.create_task(house.deliver(due)), asyncio.create_task(github.hangs.wait())
+            await asyncio.wait([call, stopped], return_when=asyncio.FIRST_COMPLETED)
+            ended += not call.done()
+            call.cancel()
+            stopped.cancel()
+            await asyncio.gather(call, stopped, return_exceptions=True)
+            github.hang = lambda asked: False
+            house.restart()
+            await house.settle(2 * HOUR)
+            titles = [issue.title for issue in github.issues.values()]
+            assert titles == ["orders_ingest.fetch", "Ask @ann about #12", "Write it"], (calls, effect)
+            assert all(issue.labels == ["counterpoint"] for issue in github.issues.values()), (calls, effect)
+            assert len([body for body in github.bodies() if "- [ ] #2\n- [ ] #3" in body]) == 1, (calls, effect)
+    assert calls > 8
 
 
 # once
@@ -705,6 +780,40 @@ async def test_an_issue_that_is_gone_is_left_alone(forge: ScriptedForge, how: st
     assert len(forge.issues) == 1
     assert not house.outcomes()
     assert not house.dead
+
+
+async def test_a_tracker_that_names_another_repository_leaves_its_issues_alone(github: ScriptedForge) -> None:
+    house = house_of(github)
+    await house.open()
+    async with scripted_forge("github") as other:
+        stranger = other.person_opens("Another thing", "which is not ours")
+        house.trackers = [tracker_of(other)]
+        house.restart()
+        await house.end()
+        assert (stranger.state, stranger.labels, stranger.comments) == ("open", [], {})
+        assert (house.record()["state"], house.record()["left"]) == ("left", "moved")
+        assert not other.writes()
+
+
+async def test_a_tracker_of_another_project_now_is_told_nothing_of_this_one(github: ScriptedForge) -> None:
+    house = house_of(github)
+    house.task()
+    await house.tell(proposed())
+    house.trackers = [tracker_of(github, project="billing")]
+    house.restart()
+    await house.settle()
+    assert not github.asked
+    ((_, error),) = house.dead
+    assert "no tracker of project orders" in str(error)
+
+
+async def test_a_pull_request_finds_the_task_of_a_synchronized_issue(github: ScriptedForge) -> None:
+    house = house_of(github)
+    await house.open()
+    memory = house.memory.memory("m1", now=house.now)
+    url = house.trackers[0].repository_url
+    assert await house.issues.tasks_of(memory, url, (1, 2)) == ("incident-1",)
+    assert await house.issues.tasks_of(memory, f"{url}-other", (1,)) == ()
 
 
 @pytest.mark.parametrize("kind", ["github", "gitea"])

@@ -90,6 +90,31 @@ def rows(radius: BlastRadius) -> list[tuple[str, int, str, str | None]]:
     return [(row.name, row.hops, row.edge, row.owner) for row in radius.downstream]
 
 
+def dbt_event(model: str, reads: str, writes: str, owner: str | None = None) -> dict[str, object]:
+    """An event as dbt sends it: the owner of a model is stated with its data set."""
+    facets = {"ownership": {"owners": [{"name": owner}]}} if owner else {}
+    return {
+        "eventType": "COMPLETE", "eventTime": "2026-11-20T03:00:00Z", "producer": "https://example.com/dbt",
+        "run": {"runId": f"01930000-0000-7000-8000-{len(model):012d}"},
+        "job": {"namespace": "dbt", "name": model},
+        "inputs": [{"namespace": "db", "name": reads}],
+        "outputs": [{"namespace": "db", "name": writes, "facets": facets}],
+    }  # fmt: skip
+
+
+def test_the_owner_of_a_job_without_one_is_that_of_the_data_it_writes() -> None:
+    edges, owned = graph(
+        [dbt_event("stock", "raw", "stock", "team-stock"), dbt_event("revenue", "stock", "revenue", "team-finance")]
+    )
+    radius = blast_radius(job("dbt", "stock"), edges, owned)
+    assert radius.owner == "team-stock"
+    owners = {(row.kind, row.name): row.owner for row in radius.downstream}
+    assert owners == {
+        ("dataset", "stock"): "team-stock", ("job", "revenue"): "team-finance", ("dataset", "revenue"): "team-finance",
+    }  # fmt: skip
+    assert blast_radius(job("dbt", "stock"), edges, {}).owner is None
+
+
 def test_what_lies_downstream_of_the_orders_fetch() -> None:
     edges, owned = SETS["airflow_orders"]
     radius = blast_radius(job("prod", "orders_ingest.fetch_orders"), edges, owned)

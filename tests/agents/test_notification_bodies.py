@@ -6,24 +6,28 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from agents.hook_receiver import HookReceiver, Reply, hook_receiver
-from agents.notified_house import NOW, NotifiedHouse
+from agents.notified_house import NOW, NotifiedHouse, webhook
 from pydantic import ValidationError
 
 from counterpoint.proto.findings import Findings
-from counterpoint.proto.tasks import TaskCompleted, TaskEscalated, TaskProposed, TaskResumed
+from counterpoint.proto.ids import new_id
+from counterpoint.proto.notifications import NotificationDue
+from counterpoint.proto.tasks import TaskCancelled, TaskCompleted, TaskEscalated, TaskProposed, TaskResumed
 from counterpoint.router.notify.bodies import mail
 from counterpoint.router.notify.bodies.slack import blocks
 from counterpoint.router.notify.bodies.teams import card
 from counterpoint.router.notify.deliveries import ATTEMPTS
 from counterpoint.router.notify.quiet_hours import QuietHours
-from counterpoint.router.notify.receivers import Receiver
+from counterpoint.router.notify.receivers import Receiver, receivers_of
 from counterpoint.router.notify.summary import ordinal, summary_of
+from counterpoint.router.settings import RouterSettings
 
 EVIL = "<!channel> <https://evil.example|click> *bold* [click](https://evil.example) `x`"
 ROWS = [
@@ -244,6 +248,114 @@ async def test_texts_of_others_mention_nobody_and_hold_no_links() -> None:
     assert "*bold*" not in teams
 
 
+CONSOLE = "https://counterpoint.example.com/"
+PAGE = "https://counterpoint.example.com/#/incident/incident-1?project=orders"
+
+
+@pytest.mark.parametrize("kind", ["slack", "teams", "pagerduty", "alertmanager"])
+async def test_a_message_leads_to_the_incident_in_the_console(hook: HookReceiver, kind: str) -> None:
+    house = NotifiedHouse([receiver(hook, kind, console_url=CONSOLE)])
+    house.task(**PROPOSED)
+    await house.tell(proposed())
+    await house.settle()
+    body = hook.received[0].json
+    found = {
+        "slack": lambda: body["blocks"][-1]["elements"][0]["text"].split("|")[0].strip("<"),
+        "teams": lambda: body["attachments"][0]["content"]["actions"][0]["url"],
+        "pagerduty": lambda: body["client_url"],
+        "alertmanager": lambda: body[0]["generatorURL"],
+    }[kind]()
+    assert found == PAGE
+    without = receiver(hook, kind)
+    assert without.page_of("orders", "incident-1") is None
+    if kind == "teams":
+        assert "actions" not in card(summary_of(house.task(), {}))
+
+
+def test_the_address_of_the_console_is_that_of_all_receivers_but_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "receivers.toml"
+    rows = (("one", ""), ("two", 'console_url = "https://inside.example.com"\n'))
+    file.write_text("".join(f'[[receiver]]\nname = "{name}"\nurl = "https://x.example"\n{row}' for name, row in rows))
+    file.chmod(0o600)
+    settings = {"nats_user": "router", "nats_password": "x", "notify_file": file}
+    one, two = receivers_of(RouterSettings.model_validate({**settings, "console_url": CONSOLE}))
+    assert (one.page_of("orders", "incident-1"), two.console_url) == (PAGE, "https://inside.example.com")
+    with pytest.raises(ValidationError, match="console_url"):
+        RouterSettings.model_validate({**settings, "console_url": "javascript:alert(1)"})
+
+
+async def test_the_button_of_teams_says_what_is_to_be_done() -> None:
+    house = NotifiedHouse([])
+    titles = {
+        "Report the outcome": PROPOSED,
+        "Decide": ESCALATED | {"proposal": None},
+        "Open in the console": WORKING,
+        "Say what was changed": DONE | {"needs": UNEXPLAINED},
+    }
+    for title, fields in titles.items():
+        (button,) = card(summary_of(house.task(**fields), {}), PAGE)["actions"]
+        assert button == {"type": "Action.OpenUrl", "title": title, "url": PAGE}
+
+
+UNEXPLAINED = [{"kind": "outcome", "what": "the job works again: report what was changed", "how": "counterpoint ..."}]
+
+
+async def test_what_did_you_change_is_asked_where_the_end_is_told(hook: HookReceiver) -> None:
+    house = NotifiedHouse([receiver(hook, "slack", buttons=True)])
+    house.task(**ESCALATED)
+    await house.tell(escalated())
+    await house.settle()
+    assert "report what was changed" not in hook.received[-1].content.decode()
+    house.task(**DONE, needs=UNEXPLAINED)
+    await house.tell(completed())
+    await house.settle()
+    shown = hook.received[-1].json["blocks"]
+    assert "report what was changed" in json.dumps(shown)
+    (question,) = [block for block in shown if block["type"] == "input"]
+    assert json.loads(question["block_id"]) == {"project": "orders", "task_id": "incident-1"}
+    assert len(question["block_id"]) < 256
+    incident = summary_of(house.task(), {})
+    assert "report what was changed" in mail.text(incident)
+    assert "report what was changed" in json.dumps(card(incident))
+
+
+async def test_an_answer_after_the_end_updates_the_message_and_tells_no_event(hook: HookReceiver) -> None:
+    async with hook_receiver() as events:
+        posted = receiver(events, "slack", name="posted", secret=None, channel=None)
+        house = NotifiedHouse([receiver(hook, "slack", buttons=True), webhook(events), posted])
+        house.task(**DONE, needs=UNEXPLAINED)
+        await house.tell(completed())
+        await house.settle()
+        assert "input" in hook.received[-1].content.decode()
+        for needs, calls in ((UNEXPLAINED, 1), ([], 2), ([], 2)):
+            house.task(needs=needs)
+            due = NotificationDue(delivery_id="incident-1", turn=1, task_id="incident-1")
+            await house._run(house.notifications.on_due, due, new_id())
+            await house.settle()
+            assert (len(hook.received), len(events.received)) == (calls, 2)
+        assert hook.received[-1].path.endswith("chat.update")
+        assert "input" not in hook.received[-1].content.decode()
+        house.task("untold", **DONE)
+        await house._run(house.notifications.on_due, due.model_copy(update={"task_id": "untold"}), new_id())
+        await house.settle()
+        assert (len(hook.received), len(events.received)) == (2, 2)
+
+
+async def test_a_workspace_that_answers_429_gets_its_pause_and_delays_no_other(hook: HookReceiver) -> None:
+    async with hook_receiver() as busy:
+        busy.reply = Reply(429, {"Retry-After": "1800"})
+        house = NotifiedHouse([receiver(busy, "slack"), receiver(hook, "teams")])
+        for number in range(3):
+            house.task(f"incident-{number}", **PROPOSED)
+            await house.tell(proposed(f"incident-{number}"))
+        await house.settle(timedelta(minutes=29))
+        assert (len(busy.received), len(hook.received)) == (1, 3)
+        busy.reply = Reply(body={"ok": True, "channel": "C9", "ts": "17.5"})
+        await house.settle(timedelta(hours=1))
+        assert len(busy.received) == 4
+        assert not house.dead
+
+
 @asynccontextmanager
 async def mail_server(mails: list[str], farewell: bytes = b"221 bye\r\n") -> AsyncIterator[Receiver]:
     """A receiver of mail whose server keeps what it takes."""
@@ -356,3 +468,45 @@ def test_quiet_hours_that_are_impossible_are_refused() -> None:
     for wrong in ({"zone": "Mars/Base"}, {"end": "22:00"}, {"start": "25:00"}):
         with pytest.raises(ValidationError):
             QuietHours.model_validate({"start": "22:00", "end": "07:00", **wrong})
+
+
+async def test_the_first_message_waits_for_what_the_incident_is_part_of(hook: HookReceiver) -> None:
+    house = NotifiedHouse([receiver(hook, "slack", wait_s=20)], waits=True)
+    for number in range(1, 6):
+        house.task(f"incident-{number}", **PROPOSED)
+        await house.tell(proposed(f"incident-{number}"))
+    await house.settle(timedelta(seconds=19))
+    assert not hook.received
+    for number in range(2, 6):
+        house.task(f"incident-{number}", state="cancelled", waiting_for=None)
+        await house.tell(TaskCancelled(task_id=f"incident-{number}", reason="part of incident-1", by="lineage"))
+    house.task("incident-1", **ESCALATED)
+    await house.tell(escalated("incident-1"))
+    await house.settle(timedelta(minutes=5))
+    assert [one.json["text"] for one in hook.received] == ["orders_ingest.fetch needs you"]
+    house.task("incident-1", **DONE)
+    await house.tell(completed("incident-1"))
+    await house.settle()
+    assert hook.received[-1].path == "/api/chat.update", "only the first message waits"
+    assert not house.dead
+
+
+async def test_an_incident_that_may_have_been_told_is_told_that_it_was_cancelled(hook: HookReceiver) -> None:
+    """A call of a process that was killed may have reached the receiver."""
+    house = NotifiedHouse([receiver(hook, "slack")])
+    hook.replies = [Reply(500)]
+    house.task(**PROPOSED)
+    await house.tell(proposed())
+    await house.settle()
+    house.task(state="cancelled", waiting_for=None)
+    await house.tell(TaskCancelled(task_id="incident-1", reason="known", by="ann"))
+    await house.settle(timedelta(minutes=5))
+    assert [one.json["text"].removeprefix("orders_ingest.fetch ") for one in hook.received] == [
+        "has a proposal",
+        "was cancelled",
+    ]
+    wants = NotifiedHouse([receiver(hook, "slack", events=["cancelled"])])
+    wants.task(state="cancelled", waiting_for=None)
+    await wants.tell(TaskCancelled(task_id="incident-1", reason="known", by="ann"))
+    await wants.settle()
+    assert len(hook.received) == 3

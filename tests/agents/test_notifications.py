@@ -19,7 +19,7 @@ from counterpoint.proto.notifications import NotificationDue
 from counterpoint.proto.tasks import TaskProposed, TaskResumed
 from counterpoint.router.notify.deliveries import ATTEMPTS
 from counterpoint.router.notify.handlers import CALLS_LIMIT
-from counterpoint.router.notify.lanes import CALLS_AT_ONCE
+from counterpoint.router.notify.lanes import CALLS_AT_ONCE, PAUSE_LIMIT_S, Lane
 from counterpoint.router.notify.wiring import finished
 
 DAYS = timedelta(days=1)
@@ -218,6 +218,16 @@ async def test_a_call_whose_outcome_could_not_be_committed_is_not_made_again(hoo
     await house.settle()
     assert len(hook.received) == 1
     assert house.deliveries()[0]["state"] == "delivered"
+
+
+def test_a_receiver_that_fails_for_ever_pauses_no_longer_than_the_limit() -> None:
+    lane = Lane(lambda: 0.0)
+    for _ in range(3000):
+        lane.note(failed=True)
+    assert lane.delay_s() == PAUSE_LIMIT_S
+    lane.note(failed=False)
+    lane.note(failed=True)
+    assert lane.delay_s() == PAUSE_LIMIT_S, "a pause that was begun is kept"
 
 
 async def test_rules_choose_the_receivers(hook: HookReceiver) -> None:

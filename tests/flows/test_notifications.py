@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import os
+import random
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ import httpx
 import pytest
 import pytest_asyncio
 from agents.hook_receiver import HookReceiver, Received, Reply, hook_receiver
+from flows.incident_front import Front, event, live
 from flows.own_stack import own_stack
 from typer.testing import CliRunner
 
@@ -23,6 +25,8 @@ from counterpoint.proto.messages import utc_now
 pytestmark = pytest.mark.timeout(120)
 SECRET = "whsec_" + base64.b64encode(b"0" * 32).decode()
 TOKEN = "xoxb-hush-hush-token"
+CASCADE_S = 90
+"""Time that a slow machine may need for a cascade."""
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -46,7 +50,9 @@ async def telling(
     file = tmp_path_factory.mktemp("notified") / "receivers.toml"
     file.write_text(
         f'[[receiver]]\nname = "chat"\nkind = "slack"\nurl = "{slack.url}"\nsecret = "{TOKEN}"\n'
-        'channel = "C1"\nprivate = true\nprojects = ["chatty"]\n'
+        'channel = "C1"\nprivate = true\nprojects = ["chatty"]\nwait_s = 0\n'
+        f'[[receiver]]\nname = "grouped"\nkind = "slack"\nurl = "{slack.url}"\nsecret = "{TOKEN}"\n'
+        f'channel = "C2"\nprivate = true\nprojects = ["cascades"]\nwait_s = {CASCADE_S}\n'
     )
     times = [(utc_now() + timedelta(seconds=8 * number)).strftime("%H:%M:%S") for number in range(1, 25)]
     with file.open("a") as more:
@@ -91,8 +97,8 @@ def of_task(receiver: HookReceiver, task_id: str) -> list[Received]:
     return [one for one in receiver.received if task_id.encode() in one.content]
 
 
-async def until(receiver: HookReceiver, wanted: Any) -> None:
-    async with asyncio.timeout(60), receiver.changed:
+async def until(receiver: HookReceiver, wanted: Any, timeout_s: float = 60) -> None:
+    async with asyncio.timeout(timeout_s), receiver.changed:
         await receiver.changed.wait_for(wanted)
 
 
@@ -153,6 +159,34 @@ async def test_a_digest_is_sent_at_its_time(telling: Stack, slack: HookReceiver)
         await until(slack, lambda: sum(one.content.count(b"needs you") for one in told()) >= 2)
     assert all(one.json["text"].startswith("digested: ") for one in told())
     assert len(told()) <= 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+async def test_a_cascade_of_two_hundred_failed_tasks_is_one_message(telling: Stack, slack: HookReceiver) -> None:
+    """In any order: most failures are incidents of their own until their cause arrives."""
+    events = [event("FAIL", 1, "root.load", "r0", task=True, parent=("root", "f0"), writes=["t0"],
+                    error="DiskFull: no space left on device")]  # fmt: skip
+    for at in range(1, 201):
+        part = {"parent": (f"d{at}", f"f{at}"), "task": True, "reads": [f"t{at // 2}"], "writes": [f"t{at}"]}
+        events.append(event("FAIL", at + 2, f"d{at}.use", f"r{at}", error=f"FileNotFound: input {at}", **part))
+    random.Random(3).shuffle(events)
+    async with httpx.AsyncClient(timeout=60) as client:
+        lineage = Front(telling, "cascades", client)
+        await lineage.post(events)
+
+        def is_whole(found: list[dict[str, Any]]) -> bool:
+            standing = live(found)
+            return len(standing) == 1 and standing[0]["context"].get("affected_count") == 200
+
+        (task,) = live(await lineage.until(is_whole, CASCADE_S))
+        await until(slack, lambda: of_task(slack, task["task_id"]), 2 * CASCADE_S)
+        await lineage.report(task["task_id"], "made room")
+        await until(slack, lambda: any("is resolved" in str(one.json) for one in of_task(slack, task["task_id"])))
+    told = [one for one in slack.received if one.json.get("channel") in ("C1", "C2") and "cascades" in str(one.json)]
+    assert [one.path for one in told] == ["/api/chat.postMessage", "/api/chat.update"]
+    assert told[0].json["text"] == "root.load failed: DiskFull: no space left on device needs you"
+    assert "200" in told[1].content.decode()
 
 
 async def test_a_dead_letter_is_retried(telling: Stack, hook: HookReceiver) -> None:

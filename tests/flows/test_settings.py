@@ -65,6 +65,7 @@ def other_values(folder: Path) -> dict[str, tuple[str, Any]]:
         "MODEL_ROUTER": "openai/seven", "MODEL_SESSIONS": "openai/eight",
         "RERANKER": f"file:{overlap(folder / 'reranker')}", "SEARCH_URL": "http://127.0.0.1:1",
         "CALIBRATION_FILE": str(fitted), "MCP_URL": "https://counterpoint.example.com/mcp",
+        "CONSOLE_URL": "https://counterpoint.example.com",
         "HTTP_HOST": "127.0.0.2", "LINEAGE_HOST": "127.0.0.3", "GATEWAY_HOST": "127.0.0.4",
     }  # fmt: skip
     lists = {

@@ -1,11 +1,15 @@
 """The console in Chromium in front of a house in memory: what a running stack shows only by accident."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from agents.router_house import NOW, PROJECT
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
+from playwright.async_api import Error as PlaywrightError
 from ui.browser import ConsoleBrowser
 from ui.console_project import shows_decisions
 from ui.http_front import Running, made
@@ -94,6 +98,19 @@ async def test_a_flood_of_decisions_is_kept_and_a_portion_is_shown(
     await expect(rows).to_have_count(2 * PORTION)
 
 
+async def test_what_is_urgent_and_old_is_first_in_the_lane_whatever_it_waits_for(
+    front: Running, console: ConsoleBrowser
+) -> None:
+    pending(front, expires_at=NOW.replace(year=2099))
+    made(front, "t1", "input_required", waiting_for="approval", title="normal and approved by nobody")
+    made(front, "t2", "input_required", waiting_for="override", title="urgent and stuck", priority="urgent")
+    older = (NOW - timedelta(days=1)).isoformat()
+    made(front, "t3", "input_required", waiting_for="override", title="normal and old", submitted_at=older)
+    page = await opened(console, front, "ann")
+    titles = page.locator("li.need h3")
+    await expect(titles).to_have_text(["urgent and stuck", "normal and old", "normal and approved by nobody"])
+
+
 async def test_what_did_you_change_is_asked_and_answered(front: Running, console: ConsoleBrowser) -> None:
     needs = [{"kind": "outcome", "what": "what was changed", "how": "counterpoint outcome"}]
     await front.me.post("/v1/tasks", json={"kind": "question", "description": "Why?", "task_id": "t1"})
@@ -151,3 +168,30 @@ async def test_what_could_not_be_read_is_not_called_empty(front: Running, consol
     await page.goto(f"/#/incident/nothing?project={PROJECT}")
     await page.get_by_role("alert").wait_for()
     await expect(page.get_by_role("heading", name="Replay")).to_be_hidden()
+
+
+async def test_a_late_answer_does_not_replace_that_of_a_newer_search(front: Running, console: ConsoleBrowser) -> None:
+    page = await console.page(front.house.token_of("ann"))
+    first_is_held, release = asyncio.Event(), asyncio.Event()
+
+    async def searched(route: Route) -> None:
+        text = route.request.post_data_json["text"]
+        if text == "first":
+            first_is_held.set()
+            await release.wait()
+        hit = {"store": "attempts", "id": text, "version": 1, "score": 1, "integrity": 2, "text": f"about the {text}"}
+        with suppress(PlaywrightError):  # the page has ended the request
+            await route.fulfill(json={"items": [hit], "tier": "vector", "plan": "exact", "took_us": 1})
+
+    await page.route("**/v1/search?*", searched)
+    await page.goto(f"/#/memory?project={PROJECT}")
+    for text in ("first", "second"):
+        await page.get_by_label("Words or an error").fill(text)
+        await page.get_by_role("button", name="Search", exact=True).click()
+        if text == "first":
+            await first_is_held.wait()
+    await page.get_by_text("about the second").wait_for()
+    release.set()
+    await page.evaluate("fetch('/v1/whoami').then((answer) => answer.status)")
+    await expect(page.get_by_text("about the second")).to_be_visible()
+    await expect(page.get_by_text("about the first")).to_have_count(0)

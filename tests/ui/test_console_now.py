@@ -1,6 +1,7 @@
 """The pages *now* and *incident* of the console in Chromium, on the running stack."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -68,7 +69,7 @@ async def test_what_is_decided_appears_while_many_tasks_run_and_nothing_is_lost(
     await expect(page.locator(".decisions li").first).to_contain_text("developer")
     assert await page.locator(".decisions li").count() < 10
     assert "filter=developer" in page.url
-    assert await axe(page) == []
+    assert await axe(page, widths=(360, 1440, 2560)) == []
 
     await page.goto("about:blank")
     await page.goto("/" + links[-1])
@@ -264,4 +265,9 @@ async def test_what_may_not_be_done_is_not_offered(home: ConsoleProject, console
     assert await page.locator("li.need button").count() == 0
     await page.goto(home.incident("ledger"))
     await page.get_by_text("audit needs the role audit").wait_for()
-    assert await page.locator("div.actions button").count() == 0
+    # A reader may draft, and nothing else.
+    assert await page.locator("div.actions button").all_inner_texts() == ["Draft a postmortem", "Draft a runbook"]
+    await page.get_by_role("button", name="Draft a runbook").click()
+    draft = page.get_by_role("dialog").get_by_label("Markdown")
+    await expect(draft).to_have_value(re.compile("## Symptom.*No space left on device", re.DOTALL))
+    assert await axe(page, widths=(360,), schemes=("dark",)) == []

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from agents.router_house import House
+from agents.router_house import PROJECT, House
 from ui.http_front import Events, Running
 from ui.test_http_streams import DECISIONS, decided, steps, stream
 
@@ -48,6 +48,25 @@ async def test_a_client_that_comes_back_reads_what_it_missed_and_then_goes_on_wi
             assert list(steps(await late.events(29))) == [f"step {number}" for number in range(1, 30)]
             decided(front, 30)
             assert list(steps(await late.events(1))) == list(steps(await steady.events(1))) == ["step 30"]
+
+
+async def test_clients_that_never_read_delay_no_other(front: Running) -> None:
+    """More is decided than the connections and their buffers hold."""
+    host, port = front.url.removeprefix("http://").split(":")
+    token = front.house.token_of("deaf", "read")
+    request = f"GET {DECISIONS}?project={PROJECT} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n"
+    writers = []
+    for _ in range(CLIENTS):
+        reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
+        writer.write(request.encode())
+        assert (await reader.readline()).split()[1] == b"200"
+        writers.append(writer)
+    async with stream(front.me, DECISIONS) as listening:
+        for number in range(3000):
+            decided(front, number)
+        assert list(steps(await listening.events(3000))) == [f"step {number}" for number in range(3000)]
+    for writer in writers:
+        writer.transport.abort()
 
 
 async def test_a_revoked_reader_ends_and_the_others_go_on(front: Running) -> None:

@@ -13,6 +13,8 @@ from ui.http_front import Event, Events, Running, listening, running
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.tasks import TaskDue, TaskResumed
 from counterpoint.router.api.application import HttpApi
+from counterpoint.router.live_log import EncodedEvent, EncodedPage
+from counterpoint.router.streams import _PART_BYTES, _Pace, _parts
 
 TASK = "/v1/tasks/t1/events"
 DECISIONS = "/v1/decisions/stream"
@@ -233,6 +235,15 @@ async def test_a_stream_outlives_an_absence_of_memory(listener: tuple[HttpApi, s
         decided(patient, 1)
         patient.house.away = False
         assert list(steps(await events.events(1))) == ["step 1"]
+
+
+def test_a_page_is_sent_in_parts() -> None:
+    data = [f"id: {number}\n\n".encode() * 400 for number in range(500)]
+    page = EncodedPage(tuple(EncodedEvent(number, each) for number, each in enumerate(data)), 500)
+    parts = list(_parts(page, 0, _Pace(60.0)))
+    assert b"".join(parts) == b"".join(data)
+    assert max(map(len, parts)) < _PART_BYTES + max(map(len, data))
+    assert len(parts) > 10
 
 
 async def test_a_stream_ends_when_the_router_stops(front: Running) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 from ui.cli_data import incident
 from ui.cli_server import Played
+from ui.http_front import PROJECT, Running, made
 from ui.lesson_strategies import TEXTS
 
 from counterpoint.card.draft import DraftForm, IncidentRecords, draft
@@ -125,21 +126,35 @@ def test_texts_of_others_come_to_no_life(form: DraftForm, given_texts: list[str]
     assert [line for line in outside(text) if not GENERATED.fullmatch(line) or "//" in line] == []
 
 
-def test_the_command_writes_a_new_file_and_refuses_what_has_not_ended(api: Played, tmp_path: Any) -> None:
-    task = incident(state="completed", waiting_for=None, ended_at="2026-11-17T07:00:00Z")
-    name = task["task_id"]
-    api.on(f"GET /v1/tasks/{name}", (200, task), (200, task), (200, task), (200, incident()))
-    api.on(f"GET /v1/tasks/{name}/line", (200, {"items": [], "next_cursor": None}))
-    api.on("GET /v1/attempts", (200, {"items": [], "next_cursor": None}))
-    words = ["lessons", "draft", name, "--project", "orders", *api.options()]
+def test_the_command_writes_a_new_file(api: Played, tmp_path: Any) -> None:
+    drafts = [(200, {"task_id": "t1", "form": form, "markdown": f"# {form}\n"}) for form in ("postmortem", "runbook")]
+    api.on("GET /v1/tasks/t1/draft", *drafts, drafts[0])
+    words = ["lessons", "draft", "t1", "--project", "orders", *api.options()]
     shown = CliRunner().invoke(app, words)
-    assert shown.stdout.startswith("# Postmortem: ")
+    assert shown.stdout == "# postmortem\n"
     page = tmp_path / "draft.md"
     written = CliRunner().invoke(app, [*words, "--runbook", "-o", str(page)])
     assert written.exit_code == 0, written.output
-    assert "## Symptom" in page.read_text()
+    assert page.read_text() == "# runbook\n"
     again = CliRunner().invoke(app, [*words, "-o", str(page)])
     assert (again.exit_code, "exists" in again.stderr) == (1, True)
-    waiting = CliRunner().invoke(app, words)
-    assert (waiting.exit_code, "has not ended" in waiting.stderr) == (1, True)
+    assert [asked.params["form"] for asked in api.asked] == ["postmortem", "runbook", "postmortem"]
     assert CliRunner().invoke(app, [*words, "--runbook", "--postmortem"]).exit_code == 2
+
+
+async def test_a_draft_is_made_of_a_task_that_ended_and_says_when_it_has_not(front: Running) -> None:
+    for state in ("working", "completed"):
+        made(front, "t1", state, kind="troubleshoot", error_message="OSError: disk full")
+        await front.me.post("/v1/tasks", json={"kind": "troubleshoot", "description": "d", "task_id": "t1"})
+        for number in range(3):
+            body = attempt(number, "failed").model_copy(update={"task_id": "t1", "project": PROJECT})
+            front.house.put("attempts", f"a{number}", body.model_dump(mode="json", exclude_none=True))
+        found = (await front.me.get("/v1/tasks/t1/draft", params={"form": "runbook"})).json()
+        assert (found["task_id"], found["form"]) == ("t1", "runbook")
+        assert ("## Symptom" in found["markdown"], "thing 2" in found["markdown"]) == (True, True)
+        assert ("has not ended" in found["markdown"]) == (state == "working")
+    assert (await front.me.get("/v1/tasks/t1/draft")).json()["markdown"].startswith("# Postmortem: ")
+    assert (await front.me.get("/v1/tasks/t1/draft", params={"form": "poem"})).status_code == 422
+    assert (await front.me.get("/v1/tasks/nothing/draft")).status_code == 404
+    async with front.as_principal("reporter", "report") as reporter:
+        assert (await reporter.get("/v1/tasks/t1/draft")).status_code == 403

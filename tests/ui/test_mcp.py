@@ -4,17 +4,22 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
 from fastmcp.client.elicitation import ElicitResult
+from mcp import MCPError
+from mcp.client.subscriptions import ResourceUpdated, listen
 from mcp_types import TextContent
+from ui.http_front import made
 from ui.mcp_front import McpClient, McpFront, mcp_front
 from ui.test_approvals import pending
 
 from counterpoint.proto.approvals import ApprovalDecided
+from counterpoint.router.mcp import subscriptions
 from counterpoint.router.mcp.problems import META
 
 MODES = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
@@ -125,6 +130,46 @@ async def test_an_agent_cannot_decide(front: McpFront, mode: str) -> None:
         code, text = await problem(client, "decide_approval", approval_id="a1")
     assert (code, "needs a person" in text) == ("role", True)
     assert not asked
+
+
+# subscriptions
+
+
+async def test_a_changed_record_a_lineage_and_what_waits_are_told(
+    front: McpFront, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriptions, "_LOOK_S", 0.01)
+    around = ["before"]
+
+    async def lineage_around(context: Any, job: str) -> Any:
+        return SimpleNamespace(model_dump_json=lambda: f"{job} {around[0]}")
+
+    monkeypatch.setattr(subscriptions, "lineage_around", lineage_around)
+    front.house.put("documents", "d1", {"source": "a.md"})
+    front.house.put("plans", "p1", {"name": "x"})
+    uris = ["memory://documents/d1", "escalations://open", "lineage://prod%2Fload"]
+    never = ["memory://plans/p1", "memory://documents/none", "nothing://x", "memory://[x"]
+    async with (
+        front.client() as client,
+        listen(client.session, resource_subscriptions=[*uris, *never]) as stream,
+        asyncio.timeout(60),
+    ):
+        front.house.put("documents", "d1", {"source": "b.md"})
+        front.house.put("plans", "p1", {"name": "y"})
+        assert await anext(stream) == ResourceUpdated(uri=uris[0])
+        escalation = {"to": "human", "code": "no_model", "needs": []}
+        made(front, "t1", "input_required", waiting_for="override", escalation=escalation)  # type: ignore[arg-type]
+        assert await anext(stream) == ResourceUpdated(uri=uris[1])
+        around[0] = "after"
+        assert await anext(stream) == ResourceUpdated(uri=uris[2])
+
+
+async def test_there_are_no_more_subscriptions_than_the_limit(front: McpFront) -> None:
+    uris = [f"task://t{number}" for number in range(subscriptions.SUBSCRIPTIONS + 1)]
+    async with front.client() as client:
+        with pytest.raises(MCPError, match="at most"):
+            async with listen(client.session, resource_subscriptions=uris):
+                pass
 
 
 # the endpoint

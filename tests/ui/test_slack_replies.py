@@ -16,6 +16,7 @@ from ui.test_webhooks import SECRET, configured, push
 from counterpoint.proto.approvals import Approval, ApprovalDecided
 from counterpoint.proto.attempts import TaskOutcomeReported
 from counterpoint.proto.messages import utc_now
+from counterpoint.proto.notifications import NotificationDue
 from counterpoint.proto.tasks import Task
 from counterpoint.router.notify.bodies.slack import blocks
 from counterpoint.router.notify.summary import TEXT_CHARS, summary_of
@@ -86,6 +87,47 @@ async def test_an_outcome_is_reported_for_the_attempt_that_was_shown(chat: Runni
     assert (await click(chat, helped)).status_code == 200
     (outcome,) = chat.house.of_type(TaskOutcomeReported)
     assert (outcome.attempt, outcome.outcome, outcome.by, outcome.by_kind) == (1, "succeeded", "ann", "person")
+
+
+def unexplained(front: Running) -> Task:
+    needs = [{"kind": "outcome", "what": "what was changed", "how": "counterpoint outcome"}]
+    made(front, "t1", "completed", kind="troubleshoot", title="load", resolution="resolved", needs=needs)
+    return Task.model_validate(front.house.one("tasks", "t1").body)
+
+
+@pytest.mark.parametrize(
+    ("said", "fixed_by", "note"),
+    [(" Opened port 53 ", "something_else", "Opened port 53"), (None, "nothing", "reported in Slack")],
+)
+async def test_what_was_changed_is_answered_in_the_message(
+    chat: Running, said: str | None, fixed_by: str, note: str
+) -> None:
+    object.__setattr__(chat.app.state.resources, "has_receivers", True)
+    await chat.me.post("/v1/tasks", json={"kind": "troubleshoot", "description": "d", "task_id": "t1"})
+    shown = blocks(summary_of(unexplained(chat), {}), buttons=True)
+    (field,) = [block for block in shown if block["type"] == "input"]
+    (nothing,) = [button for block in shown if block["type"] == "actions" for button in block["elements"]]
+    entered = {"type": "plain_text_input", "action_id": field["element"]["action_id"], "block_id": field["block_id"]}
+    reply = nothing if said is None else {**entered, "value": said}
+    assert (await click(chat, reply)).status_code == 200
+    (outcome,) = chat.house.of_type(TaskOutcomeReported)
+    assert (outcome.outcome, outcome.fixed_by, outcome.note) == ("succeeded", fixed_by, note)
+    assert (outcome.by, outcome.attempt) == ("ann", None)
+    (due,) = chat.house.of_type(NotificationDue)
+    assert due.task_id == "t1"
+
+
+async def test_an_answer_without_words_or_of_another_block_is_refused(chat: Running) -> None:
+    (field,) = [block for block in blocks(summary_of(unexplained(chat), {}), buttons=True) if block["type"] == "input"]
+    for change in (
+        {"value": "  "},
+        {"value": None},
+        {"value": "x", "block_id": "abc"},
+        {"value": "x", "block_id": "[]"},
+    ):
+        reply = {"action_id": "changed", "block_id": field["block_id"], **change}
+        assert (await click(chat, reply)).status_code in (400, 422), change
+    assert not chat.house.of_type(TaskOutcomeReported)
 
 
 async def test_a_click_that_is_not_signed_or_late_or_not_ours_is_refused(chat: Running) -> None:

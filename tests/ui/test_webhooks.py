@@ -130,6 +130,82 @@ async def test_a_report_joins_the_open_task_of_the_same_job_and_error(front: Run
     assert "also reported by alertmanager: load failed" in action.reasoning
 
 
+COMMENT = {
+    "action": "created", "issue": ISSUE["issue"], "repository": ISSUE["repository"],
+    "comment": {"id": 31, "body": "rm -rf /", "user": {"login": "ann"}, "html_url": "https://git.example.com/c/31"},
+}  # fmt: skip
+PULL = {
+    "action": "closed", "repository": ISSUE["repository"],
+    "pull_request": {
+        "number": 8, "merged": True, "title": "Wait for the resolver", "body": "Fixes #7, closes: #9",
+        "html_url": "https://git.example.com/o/r/pulls/8",
+    },
+}  # fmt: skip
+NOTE = {
+    "object_kind": "note", "project": {"web_url": "https://git.example.com/o/r"}, "user": {"username": "ann"},
+    "object_attributes": {"id": 31, "noteable_type": "Issue", "url": "https://git.example.com/c/31"},
+    "issue": {"iid": 7},
+}  # fmt: skip
+MERGE = {
+    "object_kind": "merge_request", "project": {"web_url": "https://git.example.com/o/r"},
+    "object_attributes": {"iid": 8, "action": "merge", "title": "Closing #7", "url": "https://git.example.com/m/8"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "body", "said"),
+    [
+        ("github", "issue_comment", COMMENT, "comment on issue 7 by ann: https://git.example.com/c/31"),
+        ("gitea", "pull_request", PULL, "pull request 8 merged, closes #7, #9: https://git.example.com/o/r/pulls/8"),
+        ("gitlab", "", NOTE, "comment on issue 7 by ann: https://git.example.com/c/31"),
+        ("gitlab", "", MERGE, "pull request 8 merged, closes #7: https://git.example.com/m/8"),
+    ],
+)
+async def test_a_comment_or_pull_request_is_noted_once_on_the_open_task_of_its_issue(
+    front: Running, kind: str, name: str, body: dict[str, Any], said: str
+) -> None:
+    headers = {f"x-{kind}-event": name}
+    early = (await front.me.post(f"/hooks/{kind}", json=body, headers=headers)).json()
+    assert (early["arrived"], early["ignored"]) == ([], ["it is about no open task"])
+    opened: dict[str, Any] = ISSUE
+    if kind == "gitlab":
+        opened = {
+            "object_kind": "issue", "project": {"web_url": "https://git.example.com/o/r"},
+            "object_attributes": {"iid": 7, "title": "t", "description": "d", "action": "open"},
+        }  # fmt: skip
+    reply = (await front.me.post(f"/hooks/{kind}", json=opened, headers={f"x-{kind}-event": "issues"})).json()
+    task_id = reply["arrived"][0]["task_id"]
+    made(front, task_id, "working", kind="troubleshoot")
+    line = len(front.house.line(task_id))
+    for effect in ("joined", "duplicate"):
+        reply = (await front.me.post(f"/hooks/{kind}", json=body, headers=headers)).json()
+        assert reply["arrived"] == [{"task_id": task_id, "effect": effect, "project": PROJECT}]
+    (noted,) = front.house.line(task_id)[line:]
+    assert (noted.reasoning, noted.result) == (said, "joined")
+    made(front, task_id, "completed", kind="troubleshoot")
+    late = (await front.me.post(f"/hooks/{kind}", json=_again(body), headers=headers)).json()
+    assert late["ignored"] == ["it is about no open task"]
+
+
+def _again(body: dict[str, Any]) -> dict[str, Any]:
+    """The event with other ids."""
+    return json.loads(json.dumps(body).replace("31", "32").replace("8", "18"))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"action": ["closed"]},
+        {"action": "closed", "pull_request": {"number": 8}},
+        {"pull_request": {"number": 8, "merged": True, "title": "see #7", "body": "prefix #7; fixes other/repo#7"}},
+    ],
+)
+async def test_a_pull_request_that_closes_no_issue_is_ignored(front: Running, change: dict[str, Any]) -> None:
+    headers = {"x-github-event": "pull_request"}
+    reply = await front.me.post("/hooks/github", json={**PULL, **change}, headers=headers)
+    assert (reply.status_code, reply.json()["arrived"], len(reply.json()["ignored"])) == (202, [], 1)
+
+
 @pytest.mark.parametrize(
     ("kind", "body", "headers"),
     [

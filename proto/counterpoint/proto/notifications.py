@@ -8,7 +8,8 @@ from counterpoint.proto.messages import Id, Message
 
 
 class NotificationDue(Message):
-    """A delivery to a receiver is due; with `approval_id`, those that tell of the decision on an approval.
+    """A delivery to a receiver is due; with `approval_id`, those that tell of the decision on an approval; with
+    `task_id`, those that have told of a task that has changed without an event.
 
     `turn` counts the calls planned for the delivery; a message with another turn than its record has no effect.
     """
@@ -18,3 +19,4 @@ class NotificationDue(Message):
     delivery_id: Id
     turn: int = Field(ge=1)
     approval_id: Id | None = None
+    task_id: Id | None = None

@@ -1,4 +1,4 @@
-"""The console in `counterpoint bench front`: bytes of its first load, and the time from a commit to the screen.
+"""The console in `counterpoint bench front`: its first load, and the time from a commit to the screen.
 
 Chromium shows the page *now*. A decision is on the screen when the frame is drawn after its row was added.
 """
@@ -18,12 +18,17 @@ PROJECT = "bench-console"
 RATE, COUNT, WARM_UP = 100.0, 600, 100
 LAST = 20
 """Number of decisions at the end that the page shows in any case."""
-P50_MS, P99_MS, FIRST_LOAD_KB = 100.0, 500.0, 250.0
+P50_MS, P99_MS, FIRST_LOAD_KB, PAINT_MS = 100.0, 500.0, 250.0, 1000.0
+_PAINTED = 'performance.getEntriesByName("first-contentful-paint")[0].startTime'
 _LOADED = """() => [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
     .filter(({name}) => !new URL(name).pathname.startsWith("/v1/"))
     .reduce((sum, {encodedBodySize}) => sum + encodedBodySize, 0)"""
 _WATCH = """(mark) => {
     globalThis.seen = {};
+    globalThis.longest = 0;
+    new PerformanceObserver((list) => {
+        for (const {duration} of list.getEntries()) globalThis.longest = Math.max(globalThis.longest, duration);
+    }).observe({type: "longtask"});
     const pattern = new RegExp(mark);
     new MutationObserver((changes) => {
         const numbers = changes.flatMap((change) => [...change.addedNodes])
@@ -54,13 +59,17 @@ async def measure_console(endpoints: Endpoints, router: Service, report: BenchRe
         await page.locator("ol.decisions").wait_for()
         await page.locator(".badge.good", has_text="live").wait_for()
         loaded_kb = float(await page.evaluate(_LOADED)) / 1024
+        painted_ms = float(await page.evaluate(_PAINTED))
         seen_ms = await _seen(page, router)
+        longest_ms = float(await page.evaluate("globalThis.longest"))
     report.note_load()
     name = f"a decision committed to the console's screen, {RATE:g} a second"
     rows = (
         Measurement(f"{name}, p50", "ms", (percentile(seen_ms, 0.5),), P50_MS),
         Measurement(f"{name}, p99", "ms", (percentile(seen_ms, 0.99),), P99_MS),
         Measurement("the console's first load, gzip", "KB", (loaded_kb,), FIRST_LOAD_KB),
+        Measurement("the longest task of the page meanwhile; 0 for none over 50 ms", "ms", (longest_ms,), None),
+        Measurement("the console's first paint", "ms", (painted_ms,), PAINT_MS),
     )
     report.measures.extend(rows)
 

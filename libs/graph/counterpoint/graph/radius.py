@@ -73,7 +73,8 @@ def blast_radius(
     """Return the nodes downstream of `start`, at most `depth` hops and `limit` nodes.
 
     `edges` are at least those reachable from `start` and from the jobs it is part of; `partial`: some are
-    missing. The owner of a dataset without one is that of a job writing it; of a task, that of its DAG.
+    missing. The owner of a dataset without one is that of a job writing it; of a task, that of its DAG, else of a
+    dataset that it writes.
     """
     graph = _Graph(edges)
     roots = graph.with_parts(start)
@@ -208,7 +209,10 @@ class _Graph:
         return walk
 
     def owner(self, node: Node, owners: Owners) -> str | None:
-        """Return the owners of a node, else of its parents, else of the jobs that write it."""
+        """Return the owners of a node, else of its parents, else of the jobs that write it.
+
+        dbt states the owner of a model with the data set that it writes: the last that counts for a job.
+        """
         own = owners.get(node.ref, ())
         writers = self._ends(self.up, node, EdgeKind.DATA) if node.kind is NodeKind.DATASET else [node]
         family = [
@@ -216,8 +220,9 @@ class _Graph:
             for writer in sorted(writers, key=lambda at: at.ref)
             for parent in sorted(self.with_parents(writer), key=lambda at: (at != writer, at.ref))
         ]
-        for parent in family:
-            own = own or owners.get(parent.ref, ())
+        written = self._ends(self.down, node, EdgeKind.DATA) if node.kind is NodeKind.JOB else []
+        for other in (*family, *sorted(written, key=lambda at: at.ref)):
+            own = own or owners.get(other.ref, ())
         return ", ".join(own) or None
 
     @staticmethod

@@ -99,15 +99,17 @@ class LineageGraph:
         return await self._family(refs, "down")
 
     async def owners(self, refs: set[str]) -> Owners:
-        """Return the owners of these nodes, of their parents, and of the jobs that write them.
+        """Return the owners of these nodes, of their parents, of the jobs that write them, and of the datasets that
+        they write as far as those were read before.
 
         Raises `Transient` or `Denied`.
         """
         await self.read(up=refs, depth=OWNER_DEPTH, strict=False)
         family = await self.with_parents(refs)
-        written = ((edge.source, edge.target) for edge in self._edges.values() if edge.kind is EdgeKind.DATA)
-        writers = {source for source, target in written if target in refs and node_of(source).kind is NodeKind.JOB}
-        nodes = [node_of(ref) for ref in sorted(family | await self.with_parents(writers))]
+        flows = [(edge.source, edge.target) for edge in self._edges.values() if edge.kind is EdgeKind.DATA]
+        writers = {source for source, target in flows if target in refs and node_of(source).kind is NodeKind.JOB}
+        written = {target for source, target in flows if source in refs and node_of(source).kind is NodeKind.JOB}
+        nodes = [node_of(ref) for ref in sorted(family | written | await self.with_parents(writers))]
         owners: dict[str, tuple[str, ...]] = {}
         for index in range(0, len(nodes), _GETS):
             batch = nodes[index : index + _GETS]

@@ -51,6 +51,7 @@ FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"
         "NOTIFY_PRIVATE",
         "NOTIFY_FILE",
         "NOTIFY_TIMEOUT_S",
+        "CONSOLE_URL",
         "HOOKS_FILE",
         "ISSUES_FILE",
         "ISSUES_TIMEOUT_S",

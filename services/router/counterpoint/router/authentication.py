@@ -6,14 +6,17 @@ from collections.abc import Callable
 
 from cachetools import TTLCache
 
-from counterpoint.client import Memory, record
+from counterpoint.client import Memory, record, records
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Denied, ErrorCode
+from counterpoint.proto.memory import List
 from counterpoint.proto.messages import utc_now
 from counterpoint.proto.principals import Principal
 
 STORE = "principals"
 _CACHE_ENTRIES = 1000
+_NAMESAKES = 10
+"""Tokens of one name that are read: the earlier ones are revoked."""
 
 MemoryFor = Callable[[str, str | None], Memory]
 """Function from a project and a principal's name to memory on its behalf; None is the router itself."""
@@ -22,6 +25,12 @@ MemoryFor = Callable[[str, str | None], Memory]
 def token_id(token: str) -> str:
     """Return the id of the principal record of a bearer token."""
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+async def principal_named(memory: Memory, name: str) -> Principal | None:
+    """Return the principal of a name that is neither revoked nor expired. `memory` is the router's own."""
+    (found,) = await memory.query(List(store=STORE, where={"name": name}, limit=_NAMESAKES))
+    return next((each for each in records(found.items, Principal) if each.is_active(utc_now())), None)
 
 
 class Authenticator:

@@ -3,9 +3,11 @@
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, StringConstraints
 
 from counterpoint.bus import BusSettings
+
+PageUrl = Annotated[str, StringConstraints(pattern=r"^https?://[!-~]+$", max_length=500)]
 
 
 class RouterSettings(BusSettings):
@@ -20,7 +22,8 @@ class RouterSettings(BusSettings):
     `mcp_authorization_servers`. `mcp_hosts` are the host names besides the local ones that `/mcp` answers to.
 
     Events of tasks are posted to `notify_url`, signed by `notify_secret`; `notify_private` allows it a private address.
-    `notify_file` names more receivers. A call to one has `notify_timeout_s`. `hooks_file` names sources of webhooks.
+    `notify_file` names more receivers. A call to one has `notify_timeout_s`. Messages link to `console_url`, the
+    address of the console that people use. `hooks_file` names sources of webhooks.
     `issues_file` names trackers, whose issues are kept in step with tasks; a call to a forge has `issues_timeout_s`.
     Replays with another model call the manager's gateway at `gateway_url`.
     """
@@ -47,6 +50,7 @@ class RouterSettings(BusSettings):
     notify_private: bool = False
     notify_file: Path | None = None
     notify_timeout_s: float = Field(10.0, gt=0, le=60)
+    console_url: PageUrl | None = None
     hooks_file: Path | None = None
     issues_file: Path | None = None
     issues_timeout_s: float = Field(10.0, gt=0, le=60)

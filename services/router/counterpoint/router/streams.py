@@ -34,6 +34,8 @@ log = structlog.get_logger()
 router = APIRouter(prefix="/v1", tags=["streams"])
 
 _PAGE = 200
+_PART_BYTES = 64 * 1024
+"""Bytes of events that are sent at once."""
 _TIMER_TYPES = frozenset({TaskDue.TYPE, ShadowDue.TYPE, NotificationDue.TYPE, IssueDue.TYPE, TrackerDue.TYPE})
 """Messages that enter the log before they are due; streams leave them out."""
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -210,12 +212,22 @@ class _Pace:
 
 
 def _parts(page: EncodedPage, after: int, pace: _Pace) -> Iterator[bytes]:
-    """Yield what a page says to a client that had the events up to `after`."""
+    """Yield what a page says to a client that had the events up to `after`.
+
+    A slow client holds one part of the page, and not a copy of all of it.
+    """
     if page.gap:
         yield format_sse_event(data_str=json.dumps({"after": after}), event="gap")
-    if page.events:
+    part = bytearray()
+    for event in page.events:
+        part += event.data
+        if len(part) >= _PART_BYTES:
+            pace.sent()
+            yield bytes(part)
+            part.clear()
+    if part:
         pace.sent()
-        yield b"".join(event.data for event in page.events)
+        yield bytes(part)
 
 
 async def _own_events(start: StreamStart) -> AsyncIterator[bytes]:

@@ -20,6 +20,7 @@ from counterpoint.router.api import (
     dead_letters,
     decisions,
     documents,
+    drafts,
     entities,
     erasures,
     health,
@@ -45,7 +46,7 @@ from counterpoint.router.api import (
     task_line,
     tasks,
 )
-from counterpoint.router.api.context import IssueToucher, RouterResources
+from counterpoint.router.api.context import RouterResources, TaskIssues
 from counterpoint.router.authentication import Authenticator
 from counterpoint.router.console import serving, sign_in
 from counterpoint.router.hub import WOKEN_BY, Hub
@@ -73,6 +74,7 @@ class HttpApi(FastAPI):
             tasks,
             task_line,
             task_card,
+            drafts,
             incidents,
             replay,
             replay_calls,
@@ -128,7 +130,7 @@ def attach(
     service: Service,
     settings: RouterSettings,
     running_tasks: RunningTasks,
-    issues: IssueToucher | None,
+    issues: TaskIssues | None,
     *,
     has_receivers: bool,
 ) -> None:

@@ -1,6 +1,6 @@
 """Request context: the caller, its project, and memory on its behalf."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Annotated, Any, Protocol, TypeVar
@@ -30,11 +30,14 @@ _ATTEMPTS = 5
 _BEARER = HTTPBearer(auto_error=False, description="The token of a principal.")
 
 
-class IssueToucher(Protocol):
+class TaskIssues(Protocol):
     """The part of issue synchronization that webhooks need."""
 
     async def touch(self, memory: Memory, event: IssueEvent) -> tuple[str | None, Commit]:
         """Return the task of the issue of an event, None without one, and the commit that plans its comparison."""
+
+    async def tasks_of(self, memory: Memory, repository_url: str, numbers: Sequence[int]) -> tuple[str, ...]:
+        """Return the tasks of the synchronized issues of a repository with these numbers."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class RouterResources:
     settings: RouterSettings
     sign_in_codes: SignInCodes = field(default_factory=SignInCodes)
     has_receivers: bool = False
-    issues: IssueToucher | None = None
+    issues: TaskIssues | None = None
 
     @cached_property
     def live_decisions(self) -> LiveLogs[LogSubscriber]:

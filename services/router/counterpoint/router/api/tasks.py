@@ -7,13 +7,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Response
 
 from counterpoint.bus.turns import urgency_of_task
-from counterpoint.client import Memory, record, records
+from counterpoint.client import Memory, record, records, send
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.interventions import Override
 from counterpoint.proto.memory import Commit, List
 from counterpoint.proto.messages import Id, Shape, utc_now
-from counterpoint.proto.tasks import State, SubmitTask, Task
+from counterpoint.proto.notifications import NotificationDue
+from counterpoint.proto.tasks import ENDED, State, SubmitTask, Task
 from counterpoint.proto.validation import ignored_fields
 from counterpoint.router.api.body import RequestBody, item_json, json_body, reply
 from counterpoint.router.api.context import Context, RequestContext
@@ -39,6 +40,8 @@ router = APIRouter(prefix="/v1", tags=["tasks"])
 
 ADMISSION_TIMEOUT_S = 10.0
 """Maximum time that a submission waits for admission."""
+_EXPLAINED_AFTER = timedelta(seconds=5)
+"""Time after an answer to what fixed a failure until receivers are told what has become of it."""
 _PREFER_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
@@ -206,7 +209,13 @@ async def report_outcome(
     receipt = await _receipt(context, report.task_id, ignored, report)
 
     async def decide(memory: Memory) -> tuple[None, Commit]:
-        return None, await interventions.outcome(memory, report, context.reporter(), "reported")
+        commit = await interventions.outcome(memory, report, context.reporter(), "reported")
+        if context.resources.has_receivers and receipt.state in (None, *ENDED) and not receipt.late:
+            # The answer to what fixed it changes the task without an event: receivers are told once the manager has it.
+            due = NotificationDue(delivery_id=report.task_id, turn=1, task_id=report.task_id)
+            later = send(due, due_at=memory.now + _EXPLAINED_AFTER)
+            commit = commit.model_copy(update={"messages": (*commit.messages, later)})
+        return None, commit
 
     await context.commit(decide)
     return receipt

@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urljoin, urlsplit
 import httpcore
 
 from counterpoint.proto.messages import utc_now
-from counterpoint.router.issues.forge import ForgeError, Moved, NotThere
+from counterpoint.router.issues.forge import ForgeError, ForgeNotFound, IssueMoved
 from counterpoint.router.notify.outbound import Answer, Call, Refused, exchange
 
 ANSWER_BYTES = 16 * 1024 * 1024
@@ -91,7 +91,7 @@ class ForgeClient:
         if 300 <= answer.status < 400 and await self._has_other_name():
             answer = await self._once(method, self._url(path, query), body)
         if 300 <= answer.status < 400:
-            raise Moved("it was moved to another repository")
+            raise IssueMoved("it was moved to another repository")
         return _accepted(answer)
 
     async def _has_other_name(self) -> bool:
@@ -154,14 +154,14 @@ def pause_of(answer: Answer, now: datetime) -> float | None:
 
 
 def _accepted(answer: Answer) -> Answer:
-    """Return an answer of success. Raises `NotThere`, and `ForgeError` by its status."""
+    """Return an answer of success. Raises `ForgeNotFound`, and `ForgeError` by its status."""
     status = answer.status
     if 200 <= status < 300:
         if len(answer.content) >= ANSWER_BYTES:
             raise ForgeError("the answer is too large")
         return answer
     if status in (404, 410):
-        raise NotThere(f"HTTP {status}", gone=status == 410)
+        raise ForgeNotFound(f"HTTP {status}", gone=status == 410)
     if status == 401:
         raise ForgeError("HTTP 401: the token is not accepted")
     if status == 403:

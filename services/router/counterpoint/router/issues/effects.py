@@ -7,15 +7,14 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from counterpoint.client import Memory, records
+from counterpoint.client import Memory
 from counterpoint.proto import subjects
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import Conflict, Denied, ErrorCode, Permanent
 from counterpoint.proto.ids import derived_id
-from counterpoint.proto.memory import Commit, List, Origin
-from counterpoint.proto.messages import utc_now
+from counterpoint.proto.memory import Commit, Origin
 from counterpoint.proto.principals import Principal
-from counterpoint.router.authentication import STORE as PRINCIPALS
+from counterpoint.router.authentication import principal_named
 from counterpoint.router.intake.interventions import Reporter, cancellation, outcome
 
 log = structlog.get_logger()
@@ -69,8 +68,7 @@ class ForgeEffects:
         memory = self._memory_of(
             Origin(message_id=derived_id("forge", name), fence=1, project=subjects.DEFAULT_PROJECT)
         )
-        (found,) = await memory.query(List(store=PRINCIPALS, where={"name": name}, limit=10))
-        principals = [each for each in records(found.items, Principal) if each.is_active(utc_now())]
-        if not principals:
+        principal = await principal_named(memory, name)
+        if principal is None:
             raise Denied(ErrorCode.PRINCIPAL, f"the principal {name}, neither revoked nor expired")
-        return principals[0]
+        return principal

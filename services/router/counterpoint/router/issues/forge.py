@@ -24,7 +24,7 @@ class ForgeError(Exception):
         self.refused = refused
 
 
-class NotThere(ForgeError):
+class ForgeNotFound(ForgeError):
     """The forge has no such thing, or does not show it. `gone`: it says that it was deleted."""
 
     def __init__(self, problem: str, *, gone: bool = False) -> None:
@@ -32,7 +32,7 @@ class NotThere(ForgeError):
         self.gone = gone
 
 
-class Moved(ForgeError):
+class IssueMoved(ForgeError):
     """The issue is in another repository."""
 
 
@@ -65,7 +65,7 @@ class Forge(Protocol):
     """One repository of a forge. Every operation raises `ForgeError`."""
 
     async def issue(self, number: int) -> ForgeIssue:
-        """Return an issue. Raises `NotThere` and `Moved`."""
+        """Return an issue. Raises `ForgeNotFound` and `IssueMoved`."""
 
     async def create(self, title: str, body: str, assignees: Sequence[str]) -> ForgeIssue:
         """Open an issue."""
@@ -92,7 +92,7 @@ class Forge(Protocol):
         """Comment on an issue, and return the id of the comment."""
 
     async def edit_comment(self, number: int, comment_id: int, body: str) -> None:
-        """Replace a comment of ours. Raises `NotThere`."""
+        """Replace a comment of ours. Raises `ForgeNotFound`."""
 
     async def closer(self, issue: ForgeIssue) -> str | None:
         """Return the login of who closed an issue, None if the forge does not tell."""

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 
 from counterpoint.router.issues.calls import ForgeClient, RateLimit
-from counterpoint.router.issues.forge import ForgeComment, ForgeIssue, NotThere
+from counterpoint.router.issues.forge import ForgeComment, ForgeIssue, ForgeNotFound
 from counterpoint.router.issues.rows import github_comment, github_issue, stamp, text, whole
 from counterpoint.router.issues.trackers import Tracker
 
@@ -22,7 +22,7 @@ class Gitea:
         )
 
     async def issue(self, number: int) -> ForgeIssue:
-        """Return an issue. Raises `NotThere`."""
+        """Return an issue. Raises `ForgeNotFound`."""
         return github_issue(await self._client.get(f"/issues/{number}"))
 
     async def create(self, title: str, body: str, assignees: Sequence[str]) -> ForgeIssue:
@@ -57,7 +57,7 @@ class Gitea:
             if text(row, "name").lower() == label.lower():
                 try:
                     await self._client.send("DELETE", f"/issues/{number}/labels/{whole(row, 'id')}")
-                except NotThere:
+                except ForgeNotFound:
                     return
 
     async def close(self, number: int) -> None:
@@ -75,7 +75,7 @@ class Gitea:
         return whole(await self._client.send("POST", f"/issues/{number}/comments", {"body": body}), "id")
 
     async def edit_comment(self, number: int, comment_id: int, body: str) -> None:
-        """Replace a comment of ours. Raises `NotThere`."""
+        """Replace a comment of ours. Raises `ForgeNotFound`."""
         await self._client.send("PATCH", f"/issues/comments/{comment_id}", {"body": body})
 
     async def closer(self, issue: ForgeIssue) -> str | None:

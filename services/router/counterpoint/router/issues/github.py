@@ -5,7 +5,7 @@ from datetime import datetime
 from urllib.parse import quote
 
 from counterpoint.router.issues.calls import ForgeClient, RateLimit
-from counterpoint.router.issues.forge import ForgeComment, ForgeIssue, NotThere
+from counterpoint.router.issues.forge import ForgeComment, ForgeIssue, ForgeNotFound
 from counterpoint.router.issues.rows import github_comment, github_issue, stamp, whole
 from counterpoint.router.issues.trackers import Tracker
 
@@ -26,7 +26,7 @@ class GitHub:
         )
 
     async def issue(self, number: int) -> ForgeIssue:
-        """Return an issue. Raises `NotThere` and `Moved`."""
+        """Return an issue. Raises `ForgeNotFound` and `IssueMoved`."""
         return github_issue(await self._client.get(f"/issues/{number}"))
 
     async def create(self, title: str, body: str, assignees: Sequence[str]) -> ForgeIssue:
@@ -58,7 +58,7 @@ class GitHub:
         """Take a label away from an issue; it is no error if it is gone."""
         try:
             await self._client.send("DELETE", f"/issues/{number}/labels/{quote(label, safe='')}")
-        except NotThere:
+        except ForgeNotFound:
             return
 
     async def close(self, number: int) -> None:
@@ -76,7 +76,7 @@ class GitHub:
         return whole(await self._client.send("POST", f"/issues/{number}/comments", {"body": body}), "id")
 
     async def edit_comment(self, number: int, comment_id: int, body: str) -> None:
-        """Replace a comment of ours. Raises `NotThere`."""
+        """Replace a comment of ours. Raises `ForgeNotFound`."""
         await self._client.send("PATCH", f"/issues/comments/{comment_id}", {"body": body})
 
     async def closer(self, issue: ForgeIssue) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from counterpoint.router.issues.calls import ForgeClient, RateLimit
-from counterpoint.router.issues.forge import ForgeComment, ForgeError, ForgeIssue, Moved
+from counterpoint.router.issues.forge import ForgeComment, ForgeError, ForgeIssue, IssueMoved
 from counterpoint.router.issues.rows import gitlab_issue, gitlab_note, stamp, text, whole
 from counterpoint.router.issues.trackers import Tracker
 from counterpoint.router.webhooks.reports import path
@@ -24,10 +24,10 @@ class GitLab:
         )
 
     async def issue(self, number: int) -> ForgeIssue:
-        """Return an issue. Raises `NotThere`, and `Moved` for one that was closed because it was moved."""
+        """Return an issue. Raises `ForgeNotFound`, and `IssueMoved` for one that was closed because it was moved."""
         row = await self._client.get(f"/issues/{number}")
         if path(row, "moved_to_id") is not None:
-            raise Moved("it was moved to another project")
+            raise IssueMoved("it was moved to another project")
         return gitlab_issue(row)
 
     async def create(self, title: str, body: str, assignees: Sequence[str]) -> ForgeIssue:
@@ -78,7 +78,7 @@ class GitLab:
         return whole(await self._client.send("POST", f"/issues/{number}/notes", {"body": body}), "id")
 
     async def edit_comment(self, number: int, comment_id: int, body: str) -> None:
-        """Replace a comment of ours. Raises `NotThere`."""
+        """Replace a comment of ours. Raises `ForgeNotFound`."""
         await self._client.send("PUT", f"/issues/{number}/notes/{comment_id}", {"body": body})
 
     async def closer(self, issue: ForgeIssue) -> str | None:

@@ -28,7 +28,7 @@ from counterpoint.router.issues.poll import Polls, first_poll
 from counterpoint.router.issues.sync import Comparison, IssueComparer
 from counterpoint.router.issues.synced_issue import STORE, SyncedIssue, issue_id, poll_id
 from counterpoint.router.issues.texts import IssueContent, content_of
-from counterpoint.router.issues.touch import touch_issue
+from counterpoint.router.issues.touch import tasks_of_issues, touch_issue
 from counterpoint.router.issues.trackers import Tracker
 from counterpoint.router.notify.deliveries import retry_delay, spread
 from counterpoint.router.notify.events import EVENTS
@@ -41,7 +41,7 @@ log = structlog.get_logger()
 
 COMPARISONS = Counter("counterpoint_issues_total", "Comparisons of issues with a forge", ["tracker", "outcome"])
 TIMEOUTS_IN_ONE = 6
-"""Time of one comparison, in timeouts of a call."""
+"""Time of one comparison, and of the replies after it, in timeouts of a call."""
 _OUTCOMES = 1000
 
 
@@ -89,6 +89,10 @@ class IssueSync:
         """Return the task of an issue that an event is about, and the commit that plans its comparison."""
         return await touch_issue(tuple(self._trackers.values()), memory, event)
 
+    async def tasks_of(self, memory: Memory, repository_url: str, numbers: Sequence[int]) -> tuple[str, ...]:
+        """Return the tasks of the synchronized issues of a repository with these numbers."""
+        return await tasks_of_issues(tuple(self._trackers.values()), memory, repository_url, numbers)
+
     async def on_due(self, message: IssueDue, memory: Memory) -> Commit:
         """Compare an issue with its forge, and commit the outcome. Raises `Permanent` after the last attempt."""
         item = await memory.get(STORE, message.issue_id)
@@ -96,8 +100,8 @@ class IssueSync:
         if item is None or sync is None or sync.turn != message.turn or sync.state in ("synced", "left"):
             return Commit()
         tracker = self._trackers.get(sync.tracker)
-        if tracker is None:
-            raise out_of_step(f"tracker {sync.tracker}", "is no tracker of this configuration")
+        if tracker is None or tracker.project != memory.project:
+            raise out_of_step(f"tracker {sync.tracker}", f"is no tracker of project {memory.project} any more")
         known = None if sync.state == "dead" else self._outcomes.get((item.id, sync.turn))
         if known is None:
             if item.id in self._calling:
@@ -120,14 +124,14 @@ class IssueSync:
         self._calling.add(item.id)
         try:
             held = sync.held(
-                self._holder, utc_now() + timedelta(seconds=self._comparison_s + HOLD_MARGIN_S), content.labels
+                self._holder, utc_now() + timedelta(seconds=2 * self._comparison_s + HOLD_MARGIN_S), content.labels
             )
             write = put(STORE, item.id, held, existing=item)
             await memory.step(Commit(step=f"hold {item.version}", last=False, writes=(write,)))
             marks = CommentMarks(item.id, tracker.token.get_secret_value())
             comparer = IssueComparer(self._forges[tracker.name], item.id, sync, content, marks)
             outcome = await comparer.compare(self._comparison_s)
-            await comparer.reply(await act_on(self._effects, tracker, task, outcome))
+            await comparer.reply(await act_on(self._effects, tracker, task, outcome), self._comparison_s)
         finally:
             self._calling.discard(item.id)
             lane.end()

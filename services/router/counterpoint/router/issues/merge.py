@@ -39,9 +39,6 @@ class FieldWrites:
     remove: tuple[str, ...] = ()
     close: bool = False
 
-    def __bool__(self) -> bool:
-        return bool(self.add or self.remove or self.close)
-
 
 @dataclass(frozen=True)
 class OurFields:

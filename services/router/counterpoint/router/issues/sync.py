@@ -5,7 +5,7 @@ and states that are there are not written again.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -13,11 +13,11 @@ from typing import Any
 import structlog
 
 from counterpoint.proto.messages import utc_now
-from counterpoint.router.issues.forge import Forge, ForgeComment, ForgeError, ForgeIssue, Moved, NotThere
+from counterpoint.router.issues.forge import Forge, ForgeComment, ForgeError, ForgeIssue, ForgeNotFound, IssueMoved
 from counterpoint.router.issues.marks import CommentMarks, marked_issue
 from counterpoint.router.issues.merge import FieldWrites, OurFields, merge_fields
-from counterpoint.router.issues.synced_issue import ASK_FOR, Progress, ReadMark, SyncedIssue
-from counterpoint.router.issues.texts import IssueContent
+from counterpoint.router.issues.synced_issue import ASK_FOR, Progress, ReadMark, SyncedIssue, todo_id
+from counterpoint.router.issues.texts import IssueContent, todo_list
 
 log = structlog.get_logger()
 
@@ -26,7 +26,7 @@ NEWEST = 100
 """An issue is searched by its mark among those that were opened since it was planned, and among so many in any case:
 clocks may differ by more than `CLOCK_SKEW`."""
 COMMENTS_LIMIT = 2000
-CARD, QUESTION = "card", "question"
+CARD, QUESTION, TODOS = "card", "question", "todos"
 
 
 @dataclass
@@ -70,18 +70,22 @@ class IssueComparer:
         except TimeoutError:
             self.result.error = ForgeError(f"the comparison did not end within {timeout_s:g} s")
         except ForgeError as error:
-            if isinstance(error, Moved) and self._number is not None:
+            if isinstance(error, IssueMoved) and self._number is not None:
                 self.result.note(number=self._number, left="moved", watched=False)
             else:
                 self.result.error = error
         return self.result
 
-    async def reply(self, replies: Mapping[str, str]) -> None:
+    async def reply(self, replies: Mapping[str, str], timeout_s: float) -> None:
         """Comment once for each purpose, and note that the comments of people were acted on."""
         try:
-            for purpose, text in replies.items():
-                if purpose not in self.result.progress.comments:
-                    await self._comment(purpose, text)
+            async with asyncio.timeout(timeout_s):
+                for purpose, text in replies.items():
+                    if purpose not in self.result.progress.comments:
+                        await self._comment(purpose, text)
+        except TimeoutError:
+            self.result.error = self.result.error or ForgeError(f"the replies did not end within {timeout_s:g} s")
+            return
         except ForgeError as error:
             self.result.error = self.result.error or error
             return
@@ -94,6 +98,7 @@ class IssueComparer:
         if issue is not None:
             await self._read_comments(issue)
             await self._write(issue)
+            await self._write_todos(issue.number)
 
     @property
     def _number(self) -> int | None:
@@ -105,26 +110,39 @@ class IssueComparer:
         if number is not None:
             try:
                 issue = await self._forge.issue(number)
-            except NotThere as missing:
+            except ForgeNotFound as missing:
                 if not missing.gone:
                     await self._check_repository()
                 self.result.note(number=number, left="deleted", watched=False)
                 return None
+            if self._is_foreign(issue):
+                raise IssueMoved("its number is that of another issue")
         else:
-            issue = await self._marked() or await self._opened()
+            issue = (await self._marked({self._issue_id})).get(self._issue_id) or await self._opened()
         self.result.note(number=issue.number, url=issue.url[:2000], seen_at=issue.updated_at)
         return issue
 
-    async def _marked(self) -> ForgeIssue | None:
-        """Return the issue that an earlier attempt has opened."""
-        oldest, count = self._sync.created_at - CLOCK_SKEW, 0
+    def _is_foreign(self, issue: ForgeIssue) -> bool:
+        """Whether the tracker names another repository than before, where the number is that of somebody's issue.
+
+        A repository that the forge has renamed is not the one that the tracker names.
+        """
+        known, configured = self._sync.url, issue.url.lower().startswith(f"{self._content.repository}/".lower())
+        if known is None or issue.url[:2000] == known or not configured:
+            return False
+        return marked_issue(issue.body) != self._issue_id
+
+    async def _marked(self, ids: Collection[str]) -> dict[str, ForgeIssue]:
+        """Return the issues that earlier attempts have opened, by the ids in their marks."""
+        oldest, count, found = self._sync.created_at - CLOCK_SKEW, 0, dict[str, ForgeIssue]()
         async for issue in self._forge.newest():
             count += 1
-            if marked_issue(issue.body) == self._issue_id:
-                return issue
-            if issue.created_at < oldest and count >= NEWEST:
-                return None
-        return None
+            mark = marked_issue(issue.body)
+            if mark is not None and mark in ids:
+                found.setdefault(mark, issue)
+            if len(found) == len(ids) or (issue.created_at < oldest and count >= NEWEST):
+                break
+        return found
 
     async def _check_repository(self) -> None:
         """Raise `ForgeError` if the issues of the repository cannot be read: then none of them was deleted."""
@@ -177,6 +195,19 @@ class IssueComparer:
             fields = fields.model_copy(update={"labels": progress.fields.labels, "refused": progress.fields.refused})
         self.result.note(fields=fields, watched=content.ends or fields.found == "open" or asked)
 
+    async def _write_todos(self, plan: int) -> None:
+        """Open an issue for each step of a plan that has none, and list them all in one comment."""
+        todos, known = self._content.todos, self.result.progress.todos
+        missing = {todo_id(self._issue_id, todo.key): todo for todo in todos if todo.key not in known}
+        marked = await self._marked(missing) if missing else {}
+        for mark, todo in missing.items():
+            issue = marked.get(mark) or await self._forge.create(todo.text, todo.body(mark, plan), ())
+            await self._write_labels(issue.number, FieldWrites(add=self._content.labels))
+            self.result.note(todos={**self.result.progress.todos, todo.key: issue.number})
+        if todos and (missing or TODOS not in self.result.progress.comments):
+            numbers = self.result.progress.todos
+            await self._comment(TODOS, todo_list(numbers[todo.key] for todo in todos))
+
     async def _write_labels(self, number: int, writes: FieldWrites) -> bool:
         """Put and take away labels. Returns whether the forge did it; the next comparison tries again."""
         try:
@@ -212,5 +243,5 @@ class IssueComparer:
             return
         try:
             await self._forge.edit_comment(progress.number, known, body)
-        except NotThere:
+        except ForgeNotFound:
             log.info("issue.comment_deleted", issue=self._issue_id, purpose=purpose)

@@ -28,8 +28,9 @@ class Progress(Shape):
     """Facts of an issue that calls have established.
 
     `card_sha256` is that of the text that people see. `seen_at` is the time of the issue's last change at the last
-    comparison. `comments` are the ids of ours by purpose, also of those that were deleted. `left`: the issue was
-    deleted or moved to another repository, and is left alone.
+    comparison. `comments` are the ids of ours by purpose, also of those that were deleted. `todos` are the numbers of
+    the issues of a plan's steps, by the steps' keys. `left`: the issue was deleted or moved to another repository, and
+    is left alone.
     """
 
     number: int | None = None
@@ -37,6 +38,7 @@ class Progress(Shape):
     fields: AgreedFields = AgreedFields()
     card_sha256: str | None = None
     comments: dict[str, int] = {}
+    todos: dict[str, int] = {}
     read: ReadMark | None = None
     seen_at: Time | None = None
     watched: bool = True
@@ -130,6 +132,11 @@ class TrackerPoll(Shape):
 def issue_id(tracker: str, task_id: str) -> str:
     """Return the id of the issue of a task in a tracker, which is also its mark at the forge."""
     return derived_id("issue", tracker, task_id)
+
+
+def todo_id(issue: str, key: str) -> str:
+    """Return the id of the issue of a plan's step, which is its mark at the forge. `issue` is the id of the plan's."""
+    return derived_id("todo", issue, key)
 
 
 def poll_id(tracker: str) -> str:

@@ -6,6 +6,7 @@ outside of them are made inert.
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from counterpoint.proto.tasks import ENDED, UNANSWERED, Task
@@ -19,6 +20,7 @@ STATUS_PREFIX = "counterpoint: "
 _HEADING = re.compile(r" {0,3}#{1,6}\s+(.*?)\s*#*\s*$")
 _STEPS = re.compile(r"((next|remaining|open)\s+)?(steps|to-?\s?dos?|tasks|action items)\W*", re.IGNORECASE)
 _ITEM = re.compile(r"\s{0,3}(?:[-*+]|(\d{1,3})[.)])\s+(?:\[[ xX]\]\s+)?(\S.*)")
+_NUMBER = re.compile(r"^\d{1,3}\. ")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~])")
 _REFERENCE = re.compile(r"([@#!$%^&](?=\w))|(:(?=//))|\b(GH-|www)(?=[\d.])", re.IGNORECASE)
 _INERT = "\u200b"
@@ -32,9 +34,22 @@ _HOW = """Say what fixed it in a comment that begins with one of these:
 
 
 @dataclass(frozen=True)
+class PlanTodo:
+    """A step of a plan that becomes an issue. `key` follows from its text, whatever its number in the plan."""
+
+    key: str
+    text: str
+
+    def body(self, todo_id: str, plan: int) -> str:
+        """The text that its issue is opened with. `plan` is the number of the plan's issue."""
+        return f"{mark_of_issue(todo_id)}\n{block(self.text)}\n\nA step of the plan in #{plan}."
+
+
+@dataclass(frozen=True)
 class IssueContent:
     """Our side of an issue. `closes`: it is to be closed; `ends`: closing it would still end the task or say how it
-    ended. `asks` is the question that the end leaves open, `adopted` the number of the issue that the task came from.
+    ended. `asks` is the question that the end leaves open, `adopted` the number of the issue that the task came from,
+    `repository` the address of the repository for people.
     """
 
     title: str
@@ -45,6 +60,8 @@ class IssueContent:
     ends: bool
     asks: str | None
     adopted: int | None
+    repository: str
+    todos: tuple[PlanTodo, ...] = ()
 
     def body(self, issue_id: str) -> str:
         """The text that an issue is opened with."""
@@ -76,7 +93,14 @@ def content_of(tracker: Tracker, task: Task, incident: IncidentSummary, before: 
         ends=not over or unanswered,
         asks=asks,
         adopted=number_in(tracker, task.source_ref),
+        repository=tracker.repository_url,
+        todos=() if incident.withheld else _todos(tracker, task),
     )
+
+
+def todo_list(numbers: Iterable[int]) -> str:
+    """Return the comment that lists the issues of a plan's steps, whose state forges show beside the number."""
+    return "\n".join(["**To do**", "", *(f"- [ ] #{number}" for number in numbers)])
 
 
 def number_in(tracker: Tracker, url: str | None) -> int | None:
@@ -137,7 +161,7 @@ def _details(tracker: Tracker, task: Task, incident: IncidentSummary, before: in
     if incident.error:
         parts += ["**Error**", block(incident.error)]
     if plan:
-        steps = plan_steps(plan) or (task.findings.next_steps if task.findings else ())
+        steps = _steps(task, plan) if tracker.todos == "list" else ()
         parts += ["**To do**", "\n".join(f"- [ ] {inert(step)}" for step in steps)] if steps else []
         parts += ["**Plan**", block(plan)]
     elif not incident.withheld and incident.is_over and task.result:
@@ -151,6 +175,21 @@ def _details(tracker: Tracker, task: Task, incident: IncidentSummary, before: in
     if tracker.is_commanded and not incident.is_over and task.kind != "plan":
         parts.append(_HOW)
     return "\n\n".join(part for part in parts if part)
+
+
+def _steps(task: Task, plan: str) -> tuple[str, ...]:
+    return plan_steps(plan) or tuple(task.findings.next_steps if task.findings else ())[:STEPS]
+
+
+def _todos(tracker: Tracker, task: Task) -> tuple[PlanTodo, ...]:
+    """Return the steps of a finished plan that become issues, each once."""
+    plan = _plan(task) if tracker.todos == "issues" and task.kind == "plan" and task.state == "completed" else None
+    found = dict[str, PlanTodo]()
+    for step in _steps(task, plan) if plan else ():
+        text = shortened(_NUMBER.sub("", step), STEP_CHARS)
+        key = hashlib.sha256(" ".join(text.split()).lower().encode()).hexdigest()[:16]
+        found.setdefault(key, PlanTodo(key, text))
+    return tuple(found.values())
 
 
 def _facts(incident: IncidentSummary) -> tuple[tuple[str, str], ...]:

@@ -1,4 +1,4 @@
-"""Events of issues by webhook: each is a reason to compare the issue with its forge, and is believed in nothing else.
+"""Issues that webhooks are about. An event of one is a reason to compare it with its forge, and is believed in nothing.
 
 So an edit of our own that comes back has no effect but one reading.
 """
@@ -27,6 +27,16 @@ async def touch_issue(trackers: Sequence[Tracker], memory: Memory, event: IssueE
             return sync.task_id, Commit(writes=(write,))
         return sync.task_id, Commit(writes=(write,), messages=(send(IssueDue(issue_id=item.id, turn=after.turn)),))
     return None, Commit()
+
+
+async def tasks_of_issues(
+    trackers: Sequence[Tracker], memory: Memory, repository_url: str, numbers: Sequence[int]
+) -> tuple[str, ...]:
+    """Return the tasks of the issues of a repository with these numbers."""
+    named = [each.name for each in trackers if each.project == memory.project and each.is_of(repository_url)]
+    wanted = [{"tracker": name, "number": number} for name in named for number in numbers]
+    answers = await memory.query(*(List(store=STORE, where=where, limit=1) for where in wanted)) if wanted else ()
+    return tuple(dict.fromkeys(record(item, SyncedIssue).task_id for answer in answers for item in answer.items))
 
 
 async def _known(tracker: Tracker, memory: Memory, event: IssueEvent) -> Item | None:

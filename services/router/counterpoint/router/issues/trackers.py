@@ -40,6 +40,7 @@ class Tracker(NamedRow):
     `events` and plans open an
     issue, all other events update it. `owners` are the logins to assign an issue to, by the owner of the failed job.
     `users` are the principals of people at the forge, by their logins; all others act as `principal`, or not at all.
+    `todos`: the steps of a plan are a list in its issue, or issues of their own.
     `close`: an issue is closed when its task has ended. `private`: the host may have a private address. `clearance` is
     the highest label of text that the repository gets.
     """
@@ -58,6 +59,7 @@ class Tracker(NamedRow):
     owners: dict[str, Login] = {}
     users: dict[Login, str] = {}
     principal: str | None = None
+    todos: Literal["list", "issues"] = "list"
     close: bool = True
     private: bool = False
     clearance: Literal["public", "internal", "confidential"] = "internal"
@@ -101,6 +103,11 @@ class Tracker(NamedRow):
         return self.web_url + _API_PATHS[self.kind]
 
     @property
+    def repository_url(self) -> str:
+        """The address of the repository for people."""
+        return f"{self.web_url}/{self.repo}"
+
+    @property
     def is_commanded(self) -> bool:
         """Whether anyone at the forge may report an outcome."""
         return bool(self.users or self.principal)
@@ -116,7 +123,7 @@ class Tracker(NamedRow):
 
     def is_of(self, repository_url: str) -> bool:
         """Whether an address for people is that of the repository."""
-        return repository_url.rstrip("/").lower() == f"{self.web_url}/{self.repo}".lower()
+        return repository_url.rstrip("/").lower() == self.repository_url.lower()
 
 
 def load_trackers(file: Path | None) -> tuple[Tracker, ...]:

@@ -6,6 +6,7 @@ from mcp_types import CompletionArgument, CompletionContext, PromptReference, Re
 
 from counterpoint.proto.memory import List
 from counterpoint.router.mcp.caller import caller
+from counterpoint.router.mcp.resources import STORES
 
 _SCANNED = 200
 
@@ -25,7 +26,7 @@ async def complete(
         case "record_id" if given.get("store"):
             candidates = await _ids(given["store"], given.get("project"))
         case "store":
-            candidates = ("documents", "chunks", "attempts", "decisions", "entities")
+            candidates = STORES
         case _:
             candidates = ()
     return [each for each in candidates if each.startswith(argument.value)]

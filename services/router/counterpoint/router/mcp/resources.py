@@ -8,7 +8,9 @@ from fastmcp import FastMCP
 from counterpoint.card.content import card
 from counterpoint.card.render import markdown
 from counterpoint.graph.lineage import lineage_of
+from counterpoint.graph.radius import Lineage
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.router.api.context import RequestContext
 from counterpoint.router.api.search import hit_json
 from counterpoint.router.api.task_line import read_line
 from counterpoint.router.api.tasks import escalated_tasks, read_task
@@ -16,9 +18,10 @@ from counterpoint.router.mcp.caller import caller
 from counterpoint.router.mcp.lineage import job_named
 
 JSON, MARKDOWN = "application/json", "text/markdown"
-_STORES = ("documents", "chunks", "attempts", "decisions", "entities")
+STORES = ("documents", "chunks", "attempts", "decisions", "entities")
 _DEPTH = 5
-_WAITING = 20
+WAITING = 20
+"""Maximum number of tasks in `escalations://open`."""
 
 
 async def task(task_id: str, project: str | None = None) -> str:
@@ -40,25 +43,28 @@ async def memory_record(store: str, record_id: str, project: str | None = None) 
     """A record of memory as JSON: a document, chunk, attempt, decision or entity."""
     context = caller(project)
     context.require("read")
-    item = await context.memory().get(store, unquote(record_id)) if store in _STORES else None
+    item = await context.memory().get(store, unquote(record_id)) if store in STORES else None
     if item is None:
-        problem = f"is not a record of project {context.project} in {', '.join(_STORES)}"
+        problem = f"is not a record of project {context.project} in {', '.join(STORES)}"
         raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="uri", problem=problem),))
     return json.dumps(hit_json(item), ensure_ascii=False)
 
 
 async def lineage(job: str, project: str | None = None) -> str:
     """The jobs and data sets around a job as JSON. The job is its name, or NAMESPACE/NAME percent-encoded."""
-    context = caller(project)
+    return (await lineage_around(caller(project), job)).model_dump_json(exclude_none=True)
+
+
+async def lineage_around(context: RequestContext, job: str) -> Lineage:
+    """Return the lineage around a job, named as in a URI. Raises `Permanent` `not_found` or `ambiguous`."""
     context.require("read")
     memory = context.memory()
-    around = await lineage_of(memory, await job_named(memory, unquote(job)), depth=_DEPTH)
-    return around.model_dump_json(exclude_none=True)
+    return await lineage_of(memory, await job_named(memory, unquote(job)), depth=_DEPTH)
 
 
 async def escalations() -> str:
     """The cards of the tasks that wait for a person or an agent, as markdown."""
-    tasks, _ = await escalated_tasks(caller(), _WAITING)
+    tasks, _ = await escalated_tasks(caller(), WAITING)
     return "\n\n---\n\n".join(markdown(card(each)) for each in tasks) or "Nothing waits."
 
 

@@ -1,8 +1,8 @@
-"""Subscriptions to the resources of a task: a notification whenever the task or its line changes.
+"""Subscriptions to resources: a notification whenever what one is about changes.
 
-The id of a task that does not exist, or of another project, is accepted like any other and never leads to a
-notification, as the protocol wants it. Clients before 2026-07-28 subscribe within their session, later ones by a
-request whose response is the stream.
+What does not exist, or is of another project, is accepted like anything else and never leads to a notification, as the
+protocol wants it. Clients before 2026-07-28 subscribe within their session, later ones by a request whose response is
+the stream.
 """
 
 import asyncio
@@ -10,14 +10,16 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 import structlog
 from fastmcp import FastMCP
 from fastmcp.server.dependencies import bind_request_context
+from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
 from mcp_types import (
+    INVALID_PARAMS,
     EmptyResult,
     SubscribeRequestParams,
     SubscriptionsListenRequestParams,
@@ -29,11 +31,17 @@ from counterpoint.proto.errors import CounterpointError, Transient
 from counterpoint.proto.memory import List
 from counterpoint.router.api.context import RequestContext
 from counterpoint.router.api.task_state import current_task
+from counterpoint.router.api.tasks import escalated_tasks
 from counterpoint.router.mcp.caller import caller
+from counterpoint.router.mcp.resources import STORES, WAITING, lineage_around
 
 log = structlog.get_logger()
 
-_SCHEMES = ("task", "card", "line")
+SUBSCRIPTIONS = 100
+"""Maximum number of subscriptions of one stream, or of one session of an older client."""
+_OF_TASKS = frozenset({"task", "card", "line"})
+_LOOK_S = 10.0
+"""Interval in which a resource is read that no live message is about: a record, a lineage, the list of what waits."""
 _STATE = "counterpoint.subscriptions"
 """Key of a session's subscriptions in the state of its connection."""
 
@@ -48,9 +56,13 @@ async def listen(ctx: Request, params: SubscriptionsListenRequestParams) -> Subs
     async def updated(uri: str) -> None:
         await bus.publish(ResourceUpdated(uri=uri))
 
-    with bind_request_context(ctx):
-        watching = [await _watch(uri, updated) for uri in params.notifications.resource_subscriptions or ()]
+    uris = params.notifications.resource_subscriptions or ()
+    _check_count(len(uris))
+    watching = list[asyncio.Task[None]]()
     try:
+        with bind_request_context(ctx):
+            for uri in uris:
+                watching.append(await _watch(uri, updated))
         return await ListenHandler(bus)(ctx, params)
     finally:
         await _cancel(watching)
@@ -61,6 +73,7 @@ async def subscribe(ctx: Request, params: SubscribeRequestParams) -> EmptyResult
     connection = ctx.session._connection  # the session of this request ends with it
     subscriptions: dict[str, asyncio.Task[None]] = connection.state.setdefault(_STATE, {})
     if params.uri not in subscriptions:
+        _check_count(len(subscriptions) + 1)
         with bind_request_context(ctx):
             subscriptions[params.uri] = await _watch(params.uri, connection.send_resource_updated)
         connection.exit_stack.push_async_callback(_cancel, [subscriptions[params.uri]])
@@ -83,30 +96,38 @@ def add_subscriptions(server: FastMCP) -> None:
     handlers.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, unsubscribe)
 
 
+def _check_count(count: int) -> None:
+    if count > SUBSCRIPTIONS:
+        raise MCPError(INVALID_PARAMS, f"invalid: at most {SUBSCRIPTIONS} subscriptions are possible, not {count}")
+
+
 async def _watch(uri: str, updated: Updated) -> asyncio.Task[None]:
     """Return the task that reports changes from now on."""
-    parts = urlsplit(uri)
-    task_id, project = parts.netloc, parse_qs(parts.query).get("project", [None])[-1]
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        parts = urlsplit("")
     context = before = None
-    if parts.scheme in _SCHEMES:
-        with suppress(CounterpointError):
-            context = caller(project)
-            context.require("read")
-            before = await _state(context, task_id)
-    return asyncio.create_task(_report(context, task_id, before, partial(updated, uri)))
+    with suppress(CounterpointError):
+        context = caller(parse_qs(parts.query).get("project", [None])[-1])
+        context.require("read")
+        before = await _state(context, parts)
+    return asyncio.create_task(_report(context, parts, before, partial(updated, uri)))
 
 
 async def _report(
-    context: RequestContext | None, task_id: str, before: object, updated: Callable[[], Awaitable[None]]
+    context: RequestContext | None, parts: SplitResult, before: object, updated: Callable[[], Awaitable[None]]
 ) -> None:
-    """Report changes of a task, until the caller may not read it any more or the router stops."""
+    """Report changes of a resource, until the caller may not read it any more or the router stops."""
     if context is None or before is None:
         return
-    with context.resources.hub.listen(context.project, task_id) as listener:
+    of_task = parts.scheme in _OF_TASKS
+    # No message is about anything else: its listener ends with the router alone.
+    with context.resources.hub.listen(context.project, parts.netloc if of_task else parts.geturl()) as listener:
         while not listener.closed:
             listener.clear()
             try:
-                state = await _state(context, task_id)
+                state = await _state(context, parts)
             except Transient as error:
                 log.info("mcp.waits", reason=str(error))
             except CounterpointError:
@@ -115,12 +136,24 @@ async def _report(
                 if state != before:
                     before = state
                     await updated()
-            await listener.wait(context.resources.settings.poll_s)
+            await listener.wait(context.resources.settings.poll_s if of_task else _LOOK_S)
 
 
-async def _state(context: RequestContext, task_id: str) -> object:
-    newest = await context.fetch(List(store="actions", task_id=task_id, limit=1))
-    return await current_task(context, task_id), tuple(item.id for item in newest.items)
+async def _state(context: RequestContext, parts: SplitResult) -> object:
+    """Return what changes with a resource; None for one that is not there. Raises `CounterpointError`."""
+    match parts.scheme:
+        case "task" | "card" | "line":
+            newest = await context.fetch(List(store="actions", task_id=parts.netloc, limit=1))
+            return await current_task(context, parts.netloc), tuple(item.id for item in newest.items)
+        case "memory" if parts.netloc in STORES:
+            item = await context.memory().get(parts.netloc, unquote(parts.path.removeprefix("/")))
+            return item.version if item else None
+        case "lineage":
+            return (await lineage_around(context, parts.netloc)).model_dump_json()
+        case "escalations":
+            tasks, _ = await escalated_tasks(context, WAITING)
+            return tuple((task.task_id, task.version) for task in tasks)
+    return None
 
 
 async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:

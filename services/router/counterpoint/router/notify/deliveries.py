@@ -62,6 +62,11 @@ class Delivery(Shape):
         """Whether a call is planned or under way."""
         return self.state in ("pending", "calling")
 
+    @property
+    def is_untold(self) -> bool:
+        """Whether no call can have reached the receiver yet."""
+        return self.sent_revision == 0 and self.attempt == 1 and self.holder is None
+
     def revised(self, incident: IncidentSummary) -> "Delivery":
         """Return the delivery with a new content; a new turn begins unless a call is planned already."""
         known = {"incident": incident, "revision": self.revision + 1}
@@ -89,6 +94,10 @@ class Delivery(Shape):
                 "delivered_at": now,
             }
         )
+
+    def dropped(self) -> "Delivery":
+        """Return the delivery of which the receiver is told nothing, unless its content changes."""
+        return self.model_copy(update={"state": "delivered"})
 
     def failed(self, error: str) -> "Delivery":
         """Return the delivery with its next attempt planned."""

@@ -47,10 +47,11 @@ TEXT_CHARS, ENTRIES, DEPTH = 4000, 50, 8
 class TaskEvent:
     """Something that happened to a task: the message, the task's record, and the highest label of what was read.
 
+    Without a message the record alone has changed: that is told where the task was told of before.
     `facts` are those of its incident, `changed_at` is the time of the record, `approval` the one that it waits for.
     """
 
-    message: Message
+    message: Message | None
     message_id: str
     at: datetime
     task: Task
@@ -60,9 +61,9 @@ class TaskEvent:
     approval: Approval | None = None
 
     @property
-    def name(self) -> EventName:
-        """The name of the event."""
-        return EVENTS[type(self.message)]
+    def name(self) -> EventName | None:
+        """The name of the event, None for a change of the record alone."""
+        return EVENTS[type(self.message)] if self.message is not None else None
 
     @property
     def previous_incident(self) -> str | None:
@@ -73,7 +74,7 @@ class TaskEvent:
 
 def audience_of(receiver: Receiver, event: TaskEvent) -> Audience | None:
     """Return as what a receiver is told of an event; None if it is not told."""
-    return audience_of_task(receiver, event.task, event.facts, any_kind=event.name.startswith("approval"))
+    return audience_of_task(receiver, event.task, event.facts, any_kind=(event.name or "").startswith("approval"))
 
 
 def audience_of_task(
@@ -117,6 +118,7 @@ def incident_of(receiver: Receiver, event: TaskEvent, audience: Audience) -> Inc
 
 def cloud_event_of(receiver: Receiver, event: TaskEvent) -> dict[str, Any]:
     """Return an event as a CloudEvent with bounded texts. Above the receiver's clearance it holds the id alone."""
+    assert event.message is not None
     data = event.message.model_dump(mode="json", exclude_none=True)
     if _is_above(receiver, event):
         data = {"task_id": event.task.task_id, "withheld": True}

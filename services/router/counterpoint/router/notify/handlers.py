@@ -53,7 +53,10 @@ class Notifications:
     async def plan(self, message: Message, memory: Memory) -> Commit:
         """Return the commit of the deliveries of an event of a task."""
         task_id = getattr(message, "task_id", None)
-        item = await memory.get("tasks", task_id) if task_id else None
+        return await self._plan(task_id, message, memory) if task_id else Commit()
+
+    async def _plan(self, task_id: str, message: Message | None, memory: Memory) -> Commit:
+        item = await memory.get("tasks", task_id)
         task = record(item, Task) if item else None
         if item is None or task is None or task.shadow:
             return Commit()
@@ -86,13 +89,16 @@ class Notifications:
                 delivery_id = conversation_id(receiver.name, event.task.task_id)
                 writes.append(put(STORE, delivery_id, after, existing=item))
                 if before is None or before.turn != after.turn:
-                    messages.append(send(NotificationDue(delivery_id=delivery_id, turn=after.turn)))
+                    due_at = None if before else memory.now + timedelta(seconds=receiver.wait_s)
+                    messages.append(send(NotificationDue(delivery_id=delivery_id, turn=after.turn), due_at=due_at))
         return Commit(writes=tuple(writes), messages=tuple(messages))
 
     async def on_due(self, message: NotificationDue, memory: Memory) -> Commit:
         """Call the receiver of a delivery, and commit the outcome. Raises `Permanent` after the last attempt."""
         if message.approval_id is not None:
             return await self._decided(message.approval_id, memory)
+        if message.task_id is not None:
+            return await self._plan(message.task_id, None, memory)
         item = await memory.get(STORE, message.delivery_id)
         delivery = record(item, Delivery) if item else None
         if item is None or delivery is None or delivery.turn != message.turn or delivery.state == "delivered":
@@ -107,6 +113,8 @@ class Notifications:
                 raise Transient("this call is under way", retry_after_s=2.0)
             if delivery.holder != self._holder and (held_s := _held_s(delivery)) > 0:
                 raise Transient("another process makes this call", retry_after_s=held_s)
+            if _is_moot(receiver, delivery):
+                return _planned(item, delivery.dropped(), None)
             lane = self._lanes[receiver.name]
             if (later := self._later(receiver, lane, item.id, delivery)) is not None:
                 return _planned(item, delivery.deferred(), later)
@@ -148,6 +156,8 @@ class Notifications:
         memory: Memory,
     ) -> Delivery | None:
         """Return the delivery of an incident after an event, `before` itself if nothing changes; None for none."""
+        if event.message is None and not receiver.updates_in_place:
+            return before
         incident = incident_of(receiver, event, audience)
         if before is not None and before.incident is not None:
             kept = {"occurrence": before.incident.occurrence, "first_at": before.incident.first_at}
@@ -226,6 +236,12 @@ def _planned(item: Item, after: Delivery, due_at: datetime | None) -> Commit:
         return Commit(writes=(write,))
     due = NotificationDue(delivery_id=item.id, turn=after.turn)
     return Commit(writes=(write,), messages=(send(due, due_at=due_at),))
+
+
+def _is_moot(receiver: Receiver, delivery: Delivery) -> bool:
+    """Whether an incident was cancelled before its receiver was told of it, most often as a part of another one."""
+    cancelled = delivery.incident is not None and delivery.incident.status == "cancelled"
+    return cancelled and delivery.is_untold and "cancelled" not in receiver.events
 
 
 def _recurring(incident: IncidentSummary, previous: Delivery) -> IncidentSummary:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 CALLS_AT_ONCE = 4
 FAILURES_BEFORE_PAUSE = 3
 PAUSE_S, PAUSE_LIMIT_S = 30.0, 1800.0
+_DOUBLED = 10
+"""The pause is doubled so often at most: a receiver may fail for ever."""
 BUSY_S = 10.0
 """Delay of a delivery that finds its lane full."""
 
@@ -42,6 +44,7 @@ class Lane:
         self._failures = self._failures + 1 if failed else 0
         pause_s = retry_after_s or 0.0
         if self._failures >= FAILURES_BEFORE_PAUSE:
-            pause_s = max(pause_s, min(PAUSE_S * 2 ** (self._failures - FAILURES_BEFORE_PAUSE), PAUSE_LIMIT_S))
+            doubled = min(self._failures - FAILURES_BEFORE_PAUSE, _DOUBLED)
+            pause_s = max(pause_s, min(PAUSE_S * 2**doubled, PAUSE_LIMIT_S))
         if pause_s:
             self._paused_until_s = max(self._paused_until_s, self._clock_s() + pause_s)

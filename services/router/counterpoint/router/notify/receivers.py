@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from pydantic import Field, SecretStr, StringConstraints, model_validator
 
@@ -19,7 +19,7 @@ from counterpoint.router.notify.digest import DigestTimes
 from counterpoint.router.notify.quiet_hours import QuietHours
 from counterpoint.router.notify.summary import severity_level
 from counterpoint.router.private_file import NamedRow, PrivateFileError, named_models, private_rows
-from counterpoint.router.settings import RouterSettings
+from counterpoint.router.settings import PageUrl, RouterSettings
 
 ReceiverKind = Literal["webhook", "slack", "teams", "pagerduty", "alertmanager", "email", "datahub"]
 EventName = Literal[
@@ -55,10 +55,11 @@ class Receiver(NamedRow):
     `secret` signs webhooks (`whsec_...`), is the bot token of Slack, the routing key of PagerDuty, the access token of
     DataHub or the password of the mail server. `projects`, `kinds` and `owners` are what it is told about, all without
     one; `severity` is the lowest priority of a task, `reminder` the lowest number of a reminder of an approval.
+    `wait_s` is the time until it is first told of an incident, which may turn out to be part of another one.
     `private`: its host may have a private address. `clearance` is the highest label of text that it gets. `buttons`:
     messages of Slack have buttons, whose replies come to a source of webhooks. `quiet` are the hours in which it is not
     told, `digest` the times at which it is told of many incidents at once. `platform` and `environment` are those of
-    jobs in DataHub.
+    jobs in DataHub. `console_url` is the address of the console that its readers use.
     """
 
     name: Name
@@ -76,11 +77,13 @@ class Receiver(NamedRow):
     severity: Priority = "low"
     reminder: Annotated[int, Field(ge=0, le=10)] = 0
     private: bool = False
+    wait_s: float = Field(10.0, ge=0, le=3600)
     buttons: bool = False
     quiet: QuietHours | None = None
     platform: UrnPart = "airflow"
     environment: UrnPart = "PROD"
     digest: DigestTimes | None = None
+    console_url: PageUrl | None = None
     clearance: Literal["public", "internal", "confidential"] = "internal"
 
     @model_validator(mode="after")
@@ -123,10 +126,23 @@ class Receiver(NamedRow):
             return None
         return self.quiet.over_at(now)
 
+    def page_of(self, project: str, task_id: str) -> str | None:
+        """Return the address of a task in the console; None if that of the console is not known."""
+        if self.console_url is None:
+            return None
+        return f"{self.console_url.rstrip('/')}/#/incident/{quote(task_id, safe='')}?project={quote(project, safe='')}"
+
     @property
     def is_per_event(self) -> bool:
         """Whether each event is a message of its own, rather than one message per incident that is updated."""
         return self.kind == "webhook"
+
+    @property
+    def updates_in_place(self) -> bool:
+        """Whether a change replaces what was told before, rather than being told beside it."""
+        return self.kind in ("pagerduty", "alertmanager", "datahub") or (
+            self.kind == "slack" and self.secret is not None
+        )
 
     @property
     def told_kinds(self) -> tuple[Kind, ...]:
@@ -139,12 +155,14 @@ class Receiver(NamedRow):
 def receivers_of(settings: RouterSettings) -> tuple[Receiver, ...]:
     """Return the receivers of the settings. Raises `ReceiverError`."""
     url, secret = settings.notify_url, settings.notify_secret
-    return load_receivers(
+    receivers = load_receivers(
         url.get_secret_value() if url else None,
         secret.get_secret_value() if secret else None,
         settings.notify_private,
         settings.notify_file,
     )
+    known = {"console_url": settings.console_url}
+    return tuple(each if each.console_url else each.model_copy(update=known) for each in receivers)
 
 
 def load_receivers(url: str | None, secret: str | None, private: bool, file: Path | None) -> tuple[Receiver, ...]:

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from counterpoint.proto.approvals import Approval
 from counterpoint.proto.messages import ProjectName, Shape, Time
-from counterpoint.proto.tasks import DatasetRef, Priority, Task
+from counterpoint.proto.tasks import ENDED, DatasetRef, Priority, Task
 
 Status = Literal["working", "proposed", "escalated", "approval", "resolved", "failed", "cancelled"]
 Audience = Literal["all", "owner", "downstream"]
@@ -46,7 +46,8 @@ class ShownText(Shape):
 class IncidentSummary(Shape):
     """The content of a message about one incident. `late` lists what waits for the failed job, of `late_count` in all.
 
-    `occurrence` counts this failure since `first_at`. `withheld`: the texts are above the receiver's clearance.
+    `needs` of one that is over are the question what fixed it. `occurrence` counts this failure since `first_at`.
+    `withheld`: the texts are above the receiver's clearance.
     """
 
     task_id: str
@@ -77,6 +78,11 @@ class IncidentSummary(Shape):
     def is_over(self) -> bool:
         """Whether the incident has ended."""
         return self.status in OVER
+
+    @property
+    def is_unexplained(self) -> bool:
+        """Whether it is over and nobody has said what fixed it."""
+        return self.is_over and bool(self.needs)
 
     @property
     def headline(self) -> str:
@@ -183,8 +189,11 @@ def shown_text(approval: Approval) -> ShownText:
 
 
 def needs_of(task: Task) -> tuple[str, ...]:
-    """Return what a person has to supply, with the command that does it."""
-    needs = (task.escalation.needs if task.escalation else ()) or task.needs
+    """Return what a person has to supply, with the command that does it; after the end the cause alone."""
+    if task.state in ENDED:
+        needs = tuple(need for need in task.needs if need.kind == "outcome")
+    else:
+        needs = (task.escalation.needs if task.escalation else ()) or task.needs
     return tuple(shortened(f"{need.what} ({need.how})", ERROR_CHARS) for need in needs[:LIST_ITEMS])
 
 

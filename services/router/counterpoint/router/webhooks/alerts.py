@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from counterpoint.router.webhooks.reports import Ignored, Report, path, text_of
+from counterpoint.router.webhooks.reports import Event, Ignored, Report, path, text_of
 
 _PRIORITY = {
     "critical": "urgent",
@@ -16,7 +16,7 @@ _PRIORITY = {
 _PAGERDUTY_PRIORITY = {"high": "high", "low": "normal"}
 
 
-def alerts_of(body: Any) -> list[tuple[Any, Report | Ignored]]:
+def alerts_of(body: Any) -> list[tuple[Any, Event]]:
     """Return the alerts of a body of Alertmanager or Grafana, each with what it says."""
     rows = path(body, "alerts")
     if not isinstance(rows, list):

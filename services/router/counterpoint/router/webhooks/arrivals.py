@@ -1,4 +1,4 @@
-"""Arrivals: a report becomes a task, joins the open incident that it belongs to, or reports a recovery."""
+"""Arrivals: a report becomes a task, joins the open incident that it belongs to, reports a recovery, or is a note."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -19,7 +19,7 @@ from counterpoint.router.intake.intake import receive, signer
 from counterpoint.router.intake.interventions import outcome
 from counterpoint.router.intake.submissions import STORE, IdempotencyRecord, content_sha256, event_key
 from counterpoint.router.webhooks.mapping import submission_of
-from counterpoint.router.webhooks.reports import Report, task_id_of
+from counterpoint.router.webhooks.reports import IssueNote, Report, issue_key, task_id_of
 from counterpoint.router.webhooks.sources import WebhookSource
 
 _OPEN_TASKS = 200
@@ -63,6 +63,41 @@ async def arrive(context: RequestContext, source: WebhookSource, report: Report)
     urgency = urgency_of_task(task.priority, task.deadline, utc_now())
     async with context.resources.running_tasks.limiter.slot(context.project, ADMISSION_TIMEOUT_S, urgency):
         return await context.commit(admit)
+
+
+async def note(context: RequestContext, source: WebhookSource, found: IssueNote) -> tuple[Arrived, ...]:
+    """Note something on the lines of the open tasks of its issues, once; none without one. Raises `Denied`."""
+    context.require("submit")
+    tasks = await _open_tasks_of(context, source, found)
+    if not tasks:
+        return ()
+
+    async def noted(memory: Memory) -> tuple[bool, Commit]:
+        key = event_key(f"hooks/{source.name}", found.key)
+        if await memory.get(STORE, key):
+            return False, Commit()
+        agent = signer(context.principal.kind)
+        actions = [act(memory, agent, "submit", found.text, task_id=each, result="joined", step=each) for each in tasks]
+        known = IdempotencyRecord(task_id=tasks[0], content_sha256="", at=memory.now)
+        return True, Commit(
+            writes=(put(STORE, key, known), *(put("actions", action.action_id, action) for action in actions))
+        )
+
+    effect: Literal["joined", "duplicate"] = "joined" if await context.commit(noted) else "duplicate"
+    return tuple(Arrived(task_id=each, effect=effect, project=context.project) for each in tasks)
+
+
+async def _open_tasks_of(context: RequestContext, source: WebhookSource, found: IssueNote) -> tuple[str, ...]:
+    """Return the open tasks that came from issues of this source, or that are synchronized with them."""
+    memory = context.resources.memory(context.project, None)
+    keys = [event_key(f"hooks/{source.name}", issue_key(found.repository_url, number)) for number in found.numbers]
+    answers = await memory.query(*(Get(store=STORE, id=key) for key in keys))
+    ids = [str(item.body["task_id"]) for answer in answers for item in answer.items]
+    if (issues := context.resources.issues) is not None:
+        ids += await issues.tasks_of(memory, found.repository_url, found.numbers)
+    tasks = await memory.query(*(Get(store="tasks", id=each) for each in dict.fromkeys(ids))) if ids else ()
+    known = records((item for answer in tasks for item in answer.items), Task)
+    return tuple(task.task_id for task in known if task.state not in ENDED)
 
 
 async def joinable(context: RequestContext, task: SubmitTask) -> Task | None:

@@ -1,25 +1,19 @@
 """Callers of webhooks: the principal of a source that signs, and the context of a request."""
 
-from counterpoint.client import records
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
-from counterpoint.proto.memory import List
-from counterpoint.proto.messages import utc_now
 from counterpoint.proto.principals import Principal
 from counterpoint.router.api.context import RequestContext, RouterResources
-from counterpoint.router.authentication import STORE
+from counterpoint.router.authentication import principal_named
 from counterpoint.router.webhooks.sources import WebhookSource
 
 
-async def principal_named(resources: RouterResources, source: WebhookSource, name: str) -> Principal:
-    """Return the principal for whom a source signs. Raises `Denied` if it does not exist, is revoked or expired."""
-    memory = resources.memory(subjects.DEFAULT_PROJECT, None)
-    (found,) = await memory.query(List(store=STORE, where={"name": name}, limit=10))
-    principals = [each for each in records(found.items, Principal) if each.is_active(utc_now())]
-    if not principals:
-        needed = f"the principal {name} of source {source.name}, neither revoked nor expired"
-        raise Denied(ErrorCode.PRINCIPAL, needed)
-    return principals[0]
+async def principal_of_source(resources: RouterResources, source: WebhookSource, name: str) -> Principal:
+    """Return the principal for whom a source signs. Raises `Denied` if it does not exist is revoked or expired."""
+    principal = await principal_named(resources.memory(subjects.DEFAULT_PROJECT, None), name)
+    if principal is None:
+        raise Denied(ErrorCode.PRINCIPAL, f"the principal {name} of source {source.name}, neither revoked nor expired")
+    return principal
 
 
 def user_named(source: WebhookSource, user: str) -> str:

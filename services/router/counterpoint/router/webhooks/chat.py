@@ -20,7 +20,7 @@ from counterpoint.proto.messages import ProjectName, Shape, utc_now
 from counterpoint.router.api.context import RequestContext, RouterResources
 from counterpoint.router.notify.bodies.teams import literal
 from counterpoint.router.problems import problem_of
-from counterpoint.router.webhooks.callers import context_of, principal_named, user_named
+from counterpoint.router.webhooks.callers import context_of, principal_of_source, user_named
 from counterpoint.router.webhooks.chat_commands import ChatReply, command_in, refusal, run_command
 from counterpoint.router.webhooks.reports import path
 from counterpoint.router.webhooks.signatures import TOLERANCE_S, verify
@@ -31,7 +31,7 @@ _MENTION = re.compile(r"<at[^>]*>.*?</at>", re.DOTALL)
 _TAG = re.compile(r"<[^>]+>")
 
 
-class _Written(Shape):
+class _ChatMessage(Shape):
     """A command as a user wrote it."""
 
     user: str
@@ -45,22 +45,22 @@ async def answer_chat(
     assert source.secret is not None
     verify(source.kind, source.secret.get_secret_value(), headers, content, utc_now())
     if source.kind == "teams":
-        return JSONResponse(teams_reply(await _answer(resources, source, written_in_teams(content, utc_now()))))
+        return JSONResponse(teams_reply(await _answer(resources, source, message_of_teams(content, utc_now()))))
     form = _form(content)
     if "ssl_check" in form:
         return Response(status_code=200)
     if "command" in form:
-        written = _Written(user=form.get("user_id", ""), text=html.unescape(form.get("text", "")))
-        return JSONResponse(slack_reply(await _answer(resources, source, written)))
+        message = _ChatMessage(user=form.get("user_id", ""), text=html.unescape(form.get("text", "")))
+        return JSONResponse(slack_reply(await _answer(resources, source, message)))
     click = reply_in(content)
     await act_on(await _caller(resources, source, click.user, click.project), click)
     return Response(status_code=200)
 
 
-async def _answer(resources: RouterResources, source: WebhookSource, written: _Written) -> ChatReply:
+async def _answer(resources: RouterResources, source: WebhookSource, message: _ChatMessage) -> ChatReply:
     try:
-        command = replace(command_in(written.text), clearance=policy().level(source.clearance))
-        context = await _caller(resources, source, written.user, command.project)
+        command = replace(command_in(message.text), clearance=policy().level(source.clearance))
+        context = await _caller(resources, source, message.user, command.project)
         return await run_command(context, command)
     except CounterpointError as error:
         problem, _ = problem_of(error)
@@ -70,7 +70,7 @@ async def _answer(resources: RouterResources, source: WebhookSource, written: _W
 async def _caller(
     resources: RouterResources, source: WebhookSource, user: str, project: ProjectName | None
 ) -> RequestContext:
-    principal = await principal_named(resources, source, user_named(source, user))
+    principal = await principal_of_source(resources, source, user_named(source, user))
     return context_of(resources, principal, source, project)
 
 
@@ -81,7 +81,7 @@ def _form(content: bytes) -> dict[str, str]:
         raise Permanent(ErrorCode.MALFORMED, (Problem(field="body", problem="is not a form"),)) from error
 
 
-def written_in_teams(content: bytes, now: datetime) -> _Written:
+def message_of_teams(content: bytes, now: datetime) -> _ChatMessage:
     """Return the command in an activity of Teams, without the mention of the webhook.
 
     Raises `Permanent` `malformed`, and `Denied` for an old one.
@@ -91,14 +91,14 @@ def written_in_teams(content: bytes, now: datetime) -> _Written:
         sent_at = datetime.fromisoformat(path(activity, "timestamp"))
         user = path(activity, "from", "aadObjectId") or path(activity, "from", "id")
         text = html.unescape(_TAG.sub(" ", _MENTION.sub(" ", path(activity, "text"))))
-        written = _Written(user=user, text=" ".join(text.split()))
+        message = _ChatMessage(user=user, text=" ".join(text.split()))
         age_s = abs((now - sent_at).total_seconds())
     except (ValueError, TypeError, RecursionError) as error:
         problem = Problem(field="body", problem="is not a message of Teams")
         raise Permanent(ErrorCode.MALFORMED, (problem,)) from error
     if age_s > TOLERANCE_S:
         raise Denied(ErrorCode.UNAUTHENTICATED, "a recent message of Teams")
-    return written
+    return message
 
 
 def slack_reply(reply: ChatReply) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from counterpoint.proto.errors import Denied, Permanent
 from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES, ProjectName, Shape, utc_now
 from counterpoint.router.api.body import parsed, raw_body, reply
 from counterpoint.router.api.context import RequestContext, RouterResources
-from counterpoint.router.webhooks.arrivals import Arrived, arrive, joinable
-from counterpoint.router.webhooks.callers import context_of, principal_named
+from counterpoint.router.webhooks.arrivals import Arrived, arrive, joinable, note
+from counterpoint.router.webhooks.callers import context_of, principal_of_source
 from counterpoint.router.webhooks.chat import answer_chat
 from counterpoint.router.webhooks.issue_events import FORGES, issue_event
 from counterpoint.router.webhooks.mapping import reports_of, submission_of
-from counterpoint.router.webhooks.reports import Ignored, Report
+from counterpoint.router.webhooks.reports import Event, Ignored, IssueNote, Report
 from counterpoint.router.webhooks.signatures import delivery_id, verify
 from counterpoint.router.webhooks.sources import WebhookSource, WebhookSources, unknown_source
 
@@ -34,12 +34,13 @@ class HookReply(Shape):
 
 
 class HookTrial(Shape):
-    """The tasks that a request would submit, and the open ones that it would join."""
+    """The tasks that a request would submit, the open ones that it would join, and what it would note."""
 
     tasks: tuple[dict[str, Any], ...] = ()
     joins: tuple[str, ...] = ()
     resolved: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @router.post("/{source}", status_code=202, responses={202: {"model": HookReply}}, response_model=None)
@@ -70,7 +71,7 @@ async def receive_hook(
         principal = await resources.authenticator.authenticate(token)
     else:
         verify(known.kind, known.secret.get_secret_value(), headers, content, utc_now())
-        principal = await principal_named(resources, known, known.principal or "")
+        principal = await principal_of_source(resources, known, known.principal or "")
     context = context_of(resources, principal, known, project)
     context.require("submit", "report")
     if known is None:
@@ -98,7 +99,7 @@ async def _synced(context: RequestContext, source: WebhookSource, body: Any) -> 
 
 
 async def _arrive_all(
-    context: RequestContext, source: WebhookSource, found: list[Report | Ignored]
+    context: RequestContext, source: WebhookSource, found: list[Event]
 ) -> tuple[tuple[Arrived, ...], tuple[str, ...]]:
     """Commit the reports of a request. One of several that is refused is ignored by name; a single one is an error."""
     arrived, ignored = list[Arrived](), list[str]()
@@ -107,7 +108,12 @@ async def _arrive_all(
             ignored.append(each.reason)
             continue
         try:
-            arrived.append(await arrive(context, source, each))
+            if isinstance(each, IssueNote):
+                noted = await note(context, source, each)
+                arrived += noted
+                ignored += [] if noted else ["it is about no open task"]
+            else:
+                arrived.append(await arrive(context, source, each))
         except (Permanent, Denied) as error:
             if len(found) == 1:
                 raise
@@ -124,7 +130,7 @@ def sources_of(request: Request) -> WebhookSources:
     return sources
 
 
-async def _try(context: RequestContext, source: WebhookSource, found: list[Report | Ignored]) -> HookTrial:
+async def _try(context: RequestContext, source: WebhookSource, found: list[Event]) -> HookTrial:
     tasks, joins = list[dict[str, Any]](), list[str]()
     for each in found:
         if isinstance(each, Report) and not each.resolved:
@@ -137,4 +143,5 @@ async def _try(context: RequestContext, source: WebhookSource, found: list[Repor
         joins=tuple(joins),
         resolved=tuple(each.key for each in found if isinstance(each, Report) and each.resolved),
         ignored=tuple(each.reason for each in found if isinstance(each, Ignored)),
+        notes=tuple(each.text for each in found if isinstance(each, IssueNote)),
     )

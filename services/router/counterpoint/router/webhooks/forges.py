@@ -1,18 +1,27 @@
 """Forges: events of GitHub, GitLab and Gitea or Forgejo as reports. Pure.
 
-New issues and failed checks, workflows, pipelines and jobs are failures; all other events are ignored by name.
+New issues and failed checks, workflows, pipelines and jobs are failures. Comments on issues and pull requests that
+close them are noted, without what they say: anyone may write one. All other events are ignored by name.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from counterpoint.router.issues.marks import marked_issue
-from counterpoint.router.webhooks.reports import Ignored, Report, path, text_of
+from counterpoint.router.webhooks.reports import Event, Ignored, IssueNote, Report, issue_key, path, text_of
 
 _FAILED = frozenset({"failure", "timed_out", "startup_failure", "failed"})
 
 
-def github_event(headers: Mapping[str, str], body: Any) -> Report | Ignored:
+_CLOSES = re.compile(
+    r"\b(?:clos(?:e[sd]?|ing)|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?):?\s+#([1-9]\d{0,8})\b",
+    re.IGNORECASE,
+)
+_NOTED_ISSUES = 10
+
+
+def github_event(headers: Mapping[str, str], body: Any) -> Event:
     """Return what an event of GitHub says; Gitea and Forgejo use the same forms."""
     name = next((headers[each] for each in _EVENT_HEADERS if each in headers), "")
     action, repo = path(body, "action"), path(body, "repository", "html_url")
@@ -24,10 +33,18 @@ def github_event(headers: Mapping[str, str], body: Any) -> Report | Ignored:
             # The title of a workflow run is that of its commit, which is no error.
             detail = text_of(path(run, "output", "summary"))
             return _run(repo, path(run, "id"), path(run, "name"), path(run, "html_url"), detail)
+    if name == "issue_comment" and action == "created" and path(body, "issue", "pull_request") is None:
+        said = path(body, "comment")
+        author, number = path(said, "user", "login"), path(body, "issue", "number")
+        return _comment(repo, number, path(said, "id"), author, path(said, "html_url"))
+    if name == "pull_request" and (what := _github_pull(body)):
+        pull = path(body, "pull_request")
+        texts = path(pull, "title"), path(pull, "body")
+        return _pull_request(repo, path(pull, "number"), texts, path(pull, "html_url"), what)
     return Ignored(f"the event {text_of(name, 60) or '?'} {text_of(action, 60) or ''} is not used".replace("  ", " "))
 
 
-def gitlab_event(headers: Mapping[str, str], body: Any) -> Report | Ignored:
+def gitlab_event(headers: Mapping[str, str], body: Any) -> Event:
     """Return what an event of GitLab says."""
     kind, item = path(body, "object_kind"), path(body, "object_attributes")
     repo = path(body, "project", "web_url") or path(body, "repository", "homepage")
@@ -39,10 +56,17 @@ def gitlab_event(headers: Mapping[str, str], body: Any) -> Report | Ignored:
     if kind == "build" and path(body, "build_status") in _FAILED and path(body, "build_allow_failure") is not True:
         job, reason = text_of(path(body, "build_name"), 200), text_of(path(body, "build_failure_reason"), 500)
         return _run(repo, path(body, "build_id"), job, repo, f"{job} failed: {reason}" if reason else None)
+    if kind == "note" and path(item, "noteable_type") == "Issue":
+        author, number = path(body, "user", "username"), path(body, "issue", "iid")
+        return _comment(repo, number, path(item, "id"), author, path(item, "url"))
+    if kind == "merge_request" and (what := _GITLAB_PULLS.get(text_of(path(item, "action"), 20) or "")):
+        texts = path(item, "title"), path(item, "description")
+        return _pull_request(repo, path(item, "iid"), texts, path(item, "url"), what)
     return Ignored(f"the event {text_of(kind, 60) or '?'} is not used")
 
 
 _EVENT_HEADERS = ("x-github-event", "x-forgejo-event", "x-gitea-event")
+_GITLAB_PULLS = {"open": "opened", "reopen": "opened", "merge": "merged"}
 
 
 def _issue(repo: Any, issue: Any, url: str, text: str) -> Report | Ignored:
@@ -59,7 +83,39 @@ def _issue(repo: Any, issue: Any, url: str, text: str) -> Report | Ignored:
         "repo": text_of(repo, 2000),
         "source_ref": text_of(path(issue, url), 2000),
     }
-    return Report(f"{text_of(repo, 2000)}/issues/{number}", fields)
+    return Report(issue_key(str(text_of(repo, 2000)), number), fields)
+
+
+def _github_pull(body: Any) -> str | None:
+    """Return what happened to a pull request of GitHub, None for what is of no interest."""
+    if path(body, "pull_request", "merged") is True:
+        return "merged" if path(body, "action") == "closed" else None
+    return "opened" if path(body, "action") in ("opened", "reopened") else None
+
+
+def _comment(repo: Any, number: Any, comment: Any, author: Any, url: Any) -> IssueNote | Ignored:
+    repository = text_of(repo, 2000)
+    if repository is None or not _is_number(number) or not _is_number(comment):
+        return Ignored("the comment has no repository, issue or id")
+    text = f"comment on issue {number} by {text_of(author, 100) or 'somebody'}: {text_of(url, 500) or comment}"
+    return IssueNote(f"{repository}/comments/{comment}", text, repository, (number,))
+
+
+def _pull_request(repo: Any, number: Any, texts: tuple[Any, Any], url: Any, what: str) -> IssueNote | Ignored:
+    """Return the note of a pull request; `texts` are its title and description, whose words name what it closes."""
+    repository = text_of(repo, 2000)
+    if repository is None or not _is_number(number):
+        return Ignored("the pull request has no repository or number")
+    found = _CLOSES.findall("\n".join(text_of(each) or "" for each in texts))
+    numbers = tuple(dict.fromkeys(map(int, found)))[:_NOTED_ISSUES]
+    if not numbers:
+        return Ignored(f"the pull request {number} says of no issue that it closes it")
+    text = f"pull request {number} {what}, closes {', '.join(f'#{each}' for each in numbers)}: {text_of(url, 500)}"
+    return IssueNote(f"{repository}/pulls/{number}/{what}", text, repository, numbers)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _run(repo: Any, run: Any, name: Any, url: Any, detail: str | None) -> Report | Ignored:

@@ -9,7 +9,7 @@ from counterpoint.router.api.body import validate
 from counterpoint.router.intake.submissions import body_sha256
 from counterpoint.router.webhooks.alerts import alerts_of, pagerduty_event
 from counterpoint.router.webhooks.forges import github_event, gitlab_event
-from counterpoint.router.webhooks.reports import REPORTS_LIMIT, Ignored, Report, task_id_of, text_of
+from counterpoint.router.webhooks.reports import REPORTS_LIMIT, Event, Ignored, Report, task_id_of, text_of
 from counterpoint.router.webhooks.sources import WebhookSource
 
 BATCH_TYPE = "application/cloudevents-batch+json"
@@ -17,10 +17,10 @@ _TARGET = ("job_namespace", "job_name", "run_id", "repo")
 _LIMITS = {"title": 300, "source_ref": 2000, "repo": 2000, "run_id": 200, "job_namespace": 500, "job_name": 500}
 
 
-def reports_of(source: WebhookSource, headers: Mapping[str, str], body: Any) -> list[Report | Ignored]:
+def reports_of(source: WebhookSource, headers: Mapping[str, str], body: Any) -> list[Event]:
     """Return what a request says. Raises `Permanent` `invalid` for an expression that its body does not suit."""
     rows = _rows(source, headers, body)
-    found: list[Report | Ignored] = [_mapped(source, row, said) for row, said in rows[:REPORTS_LIMIT]]
+    found: list[Event] = [_mapped(source, row, said) for row, said in rows[:REPORTS_LIMIT]]
     if len(rows) > REPORTS_LIMIT:
         found.append(Ignored(f"{len(rows) - REPORTS_LIMIT} events, because one request has at most {REPORTS_LIMIT}"))
     return found
@@ -42,7 +42,7 @@ def submission_of(source: WebhookSource, report: Report) -> SubmitTask:
     return validate(SubmitTask, content)
 
 
-def _rows(source: WebhookSource, headers: Mapping[str, str], body: Any) -> list[tuple[Any, Report | Ignored]]:
+def _rows(source: WebhookSource, headers: Mapping[str, str], body: Any) -> list[tuple[Any, Event]]:
     match source.kind:
         case "alertmanager" | "grafana":
             return alerts_of(body)
@@ -62,7 +62,7 @@ def _rows(source: WebhookSource, headers: Mapping[str, str], body: Any) -> list[
             return [(row, Report(body_sha256(row), {"kind": "troubleshoot"})) for row in rows]
 
 
-def _cloud_events(source: WebhookSource, headers: Mapping[str, str], body: Any) -> list[tuple[Any, Report | Ignored]]:
+def _cloud_events(source: WebhookSource, headers: Mapping[str, str], body: Any) -> list[tuple[Any, Event]]:
     """Return the event of a request, or those of a batch, which are in structured mode."""
     is_batch = headers.get("content-type", "").partition(";")[0].strip().lower() == BATCH_TYPE
     if isinstance(body, list):
@@ -90,9 +90,9 @@ def _cloud_event(source: WebhookSource, headers: Mapping[str, str], body: Any) -
     return Ignored(f"the type {text_of(attributes.get('type'), 100)} has no mapping")
 
 
-def _mapped(source: WebhookSource, row: Any, said: Report | Ignored) -> Report | Ignored:
+def _mapped(source: WebhookSource, row: Any, said: Event) -> Event:
     """Return a report with the fields that the configuration maps."""
-    if isinstance(said, Ignored) or not source.map:
+    if not isinstance(said, Report) or not source.map:
         return said
     values = {name: _searched(expression, f"map.{name}", row) for name, expression in source.map.items()}
     if values.pop("ignore", None):

@@ -1,4 +1,4 @@
-"""Reports: failures and recoveries in the body of a webhook. Pure."""
+"""Reports: failures, recoveries and notes in the body of a webhook. Pure."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -21,10 +21,31 @@ class Report:
 
 
 @dataclass(frozen=True)
+class IssueNote:
+    """A comment on issues of a repository, or a pull request that closes them: noted on the lines of their open tasks.
+
+    `key` is the sender's identity of it, `numbers` are those of the issues.
+    """
+
+    key: str
+    text: str
+    repository_url: str
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Ignored:
     """An event that has no effect, and the reason."""
 
     reason: str
+
+
+Event = Report | IssueNote | Ignored
+
+
+def issue_key(repository_url: str, number: int) -> str:
+    """Return the key of the report of a new issue."""
+    return f"{repository_url}/issues/{number}"
 
 
 def task_id_of(source: str, key: str) -> str:

@@ -1,10 +1,10 @@
-"""Clicks on buttons in Slack: they decide an approval or report an outcome."""
+"""Replies in messages of Slack: they decide an approval, report an outcome, or say what fixed a failure."""
 
 import json
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
 
-from pydantic import ValidationError
+from pydantic import StringConstraints, ValidationError
 
 from counterpoint.proto.approvals import ApprovalDecision, Sha256
 from counterpoint.proto.attempts import ReportOutcome
@@ -15,38 +15,47 @@ from counterpoint.router.api.context import RequestContext
 from counterpoint.router.api.tasks import report_outcome
 from counterpoint.router.webhooks.reports import path
 
+_NOTE = "reported in Slack"
+
 
 class SlackReply(Shape):
-    """A click on a button: its user, its action, and the value that the message gave the button."""
+    """A click on a button, or a text that was entered as `note`: its user, its action, and what the message says of
+    its task."""
 
     user: str
-    action: Literal["approved", "rejected", "succeeded", "failed"]
+    action: Literal["approved", "rejected", "succeeded", "failed", "recovered", "changed"]
     project: ProjectName
     task_id: Id
     approval_id: Id | None = None
     sha256: Sha256 | None = None
     attempt: int | None = None
+    note: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=16_000)] | None = None
 
 
 def reply_in(content: bytes) -> SlackReply:
-    """Return the click in the body of a request. Raises `Permanent` `malformed` or `invalid`."""
+    """Return the reply in the body of a request. Raises `Permanent` `malformed` or `invalid`."""
     try:
         payload: Any = json.loads(parse_qs(content.decode(), strict_parsing=True)["payload"][0])
-        value = json.loads(path(payload, "actions", 0, "value") or "null")
+        action = path(payload, "actions", 0)
+        entered = path(action, "action_id") == "changed"
+        # The value of a field is its text; what the message says of the task is the id of its block.
+        value = json.loads(path(action, "block_id" if entered else "value") or "null")
     except (ValueError, KeyError, RecursionError, TypeError) as error:
         problem = Problem(field="payload", problem="is not the form that Slack sends for a button")
         raise Permanent(ErrorCode.MALFORMED, (problem,)) from error
     known = value if isinstance(value, dict) else {}
-    asked = {"user": path(payload, "user", "id"), "action": path(payload, "actions", 0, "action_id")}
+    asked = {"user": path(payload, "user", "id"), "action": path(action, "action_id")}
+    if entered:
+        asked["note"] = path(action, "value") or ""
     try:
         return SlackReply.model_validate(known | asked)
     except ValidationError as error:
-        problem = Problem(field="payload", problem="is not the click on a button of ours")
+        problem = Problem(field="payload", problem="is not a reply to a message of ours")
         raise Permanent(ErrorCode.INVALID, (problem,)) from error
 
 
 async def act_on(context: RequestContext, reply: SlackReply) -> None:
-    """Decide an approval or report an outcome. A second click of the same person changes nothing.
+    """Decide an approval or report an outcome. A second reply of the same person changes nothing.
 
     Raises `Denied` without the role, and `Permanent` for a text other than the one shown, or what is decided already.
     """
@@ -59,5 +68,15 @@ async def act_on(context: RequestContext, reply: SlackReply) -> None:
         await decide_approval(context, reply.approval_id, decision)
         return
     context.require("report")
-    report = ReportOutcome(task_id=reply.task_id, attempt=reply.attempt, outcome=reply.action, note="reported in Slack")
-    await report_outcome(context, report)
+    await report_outcome(context, _report_in(reply))
+
+
+def _report_in(reply: SlackReply) -> ReportOutcome:
+    match reply.action:
+        case "changed":
+            return ReportOutcome(task_id=reply.task_id, outcome="succeeded", by="something_else", note=reply.note)
+        case "recovered":
+            return ReportOutcome(task_id=reply.task_id, outcome="succeeded", by="nothing", note=_NOTE)
+        case _:
+            outcome = "failed" if reply.action == "failed" else "succeeded"
+            return ReportOutcome(task_id=reply.task_id, attempt=reply.attempt, outcome=outcome, note=_NOTE)

@@ -35,5 +35,6 @@ def _text(reply: dict[str, Any]) -> str:
     lines = [f"would submit\n{json.dumps(task, indent=2, ensure_ascii=False)}" for task in reply.get("tasks", ())]
     lines += [f"would join the open task {task_id}" for task_id in reply.get("joins", ())]
     lines += [f"would report a recovery of {key}" for key in reply.get("resolved", ())]
+    lines += [f"would note on the task of its issue: {text}" for text in reply.get("notes", ())]
     lines += [f"would be ignored: {reason}" for reason in reply.get("ignored", ())]
     return "\n".join(lines) or "has no event"

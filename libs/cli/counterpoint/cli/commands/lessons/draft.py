@@ -10,8 +10,6 @@ from counterpoint.cli.errors import CommandError, UsageError
 from counterpoint.cli.options import TaskId
 from counterpoint.cli.session import CommandSession
 
-_ATTEMPTS = 1000
-
 
 @command("draft", Panel.WORK, "counterpoint lessons draft TASK --runbook -o runbooks/draft.md")
 def draft_(
@@ -23,29 +21,19 @@ def draft_(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="A new file. Default: standard output.")
     ] = None,
 ) -> None:
-    """Draft a postmortem or a runbook section from an incident that has ended.
+    """Draft a postmortem or a runbook section from an incident.
 
-    The draft quotes the records of the incident and marks what they do not hold. Nothing is made up.
+    The draft quotes the records of the incident and marks what they do not hold. Nothing is made up. While the task
+    has not ended, the draft says so.
     """
     if postmortem and runbook:
         raise UsageError("--postmortem and --runbook exclude each other")
-    from counterpoint.card.draft import DraftForm, IncidentRecords, draft
-    from counterpoint.proto.attempts import Attempt
-    from counterpoint.proto.line import Action
-    from counterpoint.proto.tasks import ENDED, Task
-
+    form = "runbook" if runbook else "postmortem"
     with session.connect() as api:
-        shown = Task.model_validate(api.get(f"/v1/tasks/{task}", project=session.project))
-        if shown.state not in ENDED:
-            raise CommandError(f"{task} has not ended: its state is {shown.state}")
-        line = api.get(f"/v1/tasks/{task}/line", project=session.project)["items"]
-        tried = api.pages("/v1/attempts", _ATTEMPTS, task_id=task, project=session.project)["items"]
-    records = IncidentRecords(shown, tuple(map(Attempt.model_validate, tried)), tuple(map(Action.model_validate, line)))
-    form = DraftForm.RUNBOOK if runbook else DraftForm.POSTMORTEM
-    text = draft(records, form)
+        text = str(api.get(f"/v1/tasks/{task}/draft", form=form, project=session.project)["markdown"])
     if output is not None:
         _write(output, text)
-    report = {"task_id": task, "form": form.value, "file": str(output) if output else None, "markdown": text}
+    report = {"task_id": task, "form": form, "file": str(output) if output else None, "markdown": text}
     session.show(
         {name: value for name, value in report.items() if value is not None},
         lambda: f"written to {output}" if output else text.rstrip("\n"),

@@ -40,6 +40,16 @@ export function address(path, parameters = {}) {
   return query.size ? `${path}?${query}` : path;
 }
 
+/** Return `next(signal)`: the signal of one more request, which ends the one before. An answer that is late replaces nothing. */
+export function replacing() {
+  let last = null;
+  return (signal) => {
+    last?.abort();
+    last = new AbortController();
+    return AbortSignal.any([signal, last.signal]);
+  };
+}
+
 /** Read. Return the JSON of the answer. Throws `ApiError`. */
 export async function get(path, parameters = {}, { signal } = {}) {
   return answer(await request("GET", path, parameters, undefined, signal));

@@ -93,6 +93,27 @@ export async function answerChange(task) {
   return done !== null;
 }
 
+/** Show a draft of a postmortem or of a runbook section, as markdown to copy. */
+export async function showDraft(task, form) {
+  let draft;
+  try {
+    draft = await get(`/v1/tasks/${encodeURIComponent(task.task_id)}/draft`, { form });
+  } catch (error) {
+    await ask({ title: "The draft cannot be made", body: [errorBox(error)], confirm: "Close" });
+    return;
+  }
+  const text = h("textarea", { readonly: true, rows: "20", spellcheck: "false" });
+  text.value = draft.markdown;
+  await ask({
+    title: form === "runbook" ? "Draft of a runbook section" : "Draft of a postmortem",
+    body: [
+      field("Markdown", text, "Made by rules from the records: texts in blocks are quotes, and what no record holds is marked “Not recorded”. Complete it before others rely on it."),
+      h("p", { class: "quiet" }, "As a file: ", h("code", null, `counterpoint lessons draft ${task.task_id} --${form} -o FILE --project ${task.project}`)),
+    ],
+    confirm: "Close",
+  });
+}
+
 /** Cancel a task. */
 export async function cancel(task) {
   const done = await ask({

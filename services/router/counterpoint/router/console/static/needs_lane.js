@@ -17,7 +17,10 @@ const WAITS_FOR = {
   change: "recovered; nobody has said why",
 };
 
-/** Return the entries of the lane from open incidents, approvals and recoveries; the urgent and old first. */
+const RANKS = { urgent: 0, high: 1, normal: 2, low: 3 };
+const rank = ({ severity }) => RANKS[severity] ?? RANKS.normal;
+
+/** Return the entries of the lane: what is open, the urgent and old first, then recoveries. */
 export async function readLane(incidents, signal) {
   const [approvals, recoveries] = await Promise.all([
     all("/v1/approvals", { limit: 200 }, { signal, limit: 200 }),
@@ -34,7 +37,8 @@ export async function readLane(incidents, signal) {
   const unexplained = recoveries.items
     .filter(({ task_id }) => !open.has(task_id))
     .map((task) => ({ waits: "change", key: task.task_id, task_id: task.task_id, title: task.title || task.description.split("\n")[0], since: task.ended_at ?? task.submitted_at, severity: task.priority, attempt: task.attempt }));
-  return [...decided, ...waiting, ...unexplained];
+  const ordered = [...decided, ...waiting].sort((a, b) => rank(a) - rank(b) || Date.parse(a.since) - Date.parse(b.since));
+  return [...ordered, ...unexplained];
 }
 
 /** Return `update(entries)` for the container of the lane. `onChange` runs after an intervention. */

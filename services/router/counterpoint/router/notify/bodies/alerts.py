@@ -33,6 +33,8 @@ def pagerduty_call(receiver: Receiver, incident: IncidentSummary) -> Call:
             "timestamp": incident.opened_at.isoformat(),
             "custom_details": {**dict(incident.facts), **_texts(incident)},
         }
+        if page := receiver.page_of(incident.project, incident.task_id):
+            body |= {"client": "Counterpoint", "client_url": page}
     return Call(receiver.address, json.dumps(body).encode(), _JSON)
 
 
@@ -54,6 +56,8 @@ def alertmanager_call(receiver: Receiver, delivery: Delivery, incident: Incident
         "startsAt": incident.opened_at.isoformat(),
         "endsAt": (now if incident.is_over else now + _OPEN_FOR).isoformat(),
     }
+    if page := receiver.page_of(incident.project, incident.task_id):
+        alert["generatorURL"] = page
     url = receiver.address.rstrip("/")
     url = url if url.endswith("/api/v2/alerts") else f"{url}/api/v2/alerts"
     return Call(url, json.dumps([alert]).encode(), _JSON)

@@ -52,7 +52,8 @@ def message(
 ) -> EmailMessage:
     """Return the mail of one revision. Its Message-ID is the same at every attempt."""
     subject = f"[{incident.project}] {incident.headline}"
-    mail = _mail(receiver, f"{delivery_id}.{delivery.revision}", subject, text(incident), now)
+    page = receiver.page_of(incident.project, incident.task_id)
+    mail = _mail(receiver, f"{delivery_id}.{delivery.revision}", subject, text(incident, page), now)
     if delivery.revision > 1:
         mail["In-Reply-To"] = mail["References"] = f"<{delivery_id}.1@{_DOMAIN}>"
     return mail
@@ -84,18 +85,19 @@ def digest_text(digest: IncidentDigest) -> str:
     return f"{digest.headline}\n\n{lines}\n\ncounterpoint tasks --project {digest.project}"
 
 
-def text(incident: IncidentSummary) -> str:
-    """Return the text of a mail."""
+def text(incident: IncidentSummary, page: str | None = None) -> str:
+    """Return the text of a mail, with the address of its page in the console if it is known."""
     parts = [incident.headline, incident.recurrence or ""]
     parts.append("\n".join(f"{name}: {value}" for name, value in incident.facts))
     if incident.error and not incident.is_over:
         parts.append(f"Error:\n{incident.error}")
     if incident.proposal:
         parts.append(f"Proposal:\n{incident.proposal}")
-    if incident.needs and not incident.is_over:
+    if incident.needs:
         parts.append("Needs:\n" + "\n".join(f"- {need}" for need in incident.needs))
     if incident.impact:
         parts.append(f"Will be late: {incident.impact}")
+    parts += [page] if page else []
     parts.append(f"counterpoint show {incident.task_id} --project {incident.project}")
     return "\n\n".join(part for part in parts if part)
 

@@ -44,7 +44,8 @@ _GONE = frozenset({"message_not_found", "cant_update_message", "edit_window_clos
 
 def slack_call(receiver: Receiver, delivery: Delivery, incident: IncidentSummary) -> Call:
     """Return the call that posts an incident, or updates its message."""
-    body = {"text": escaped(incident.headline), "blocks": blocks(incident, buttons=receiver.buttons)}
+    page = receiver.page_of(incident.project, incident.task_id)
+    body = {"text": escaped(incident.headline), "blocks": blocks(incident, buttons=receiver.buttons, page=page)}
     if delivery.ref:
         return _call(receiver, "chat.update", body, delivery.ref)
     thread = {"thread_ts": delivery.thread["ts"], "reply_broadcast": True} if delivery.thread else {}
@@ -84,8 +85,11 @@ def slack_result(receiver: Receiver, answer: Answer) -> tuple[dict[str, str] | N
     return {"channel": str(body.get("channel", receiver.channel)), "ts": str(body.get("ts", ""))}, None, "passing"
 
 
-def blocks(incident: IncidentSummary, *, buttons: bool = False) -> list[dict[str, Any]]:
-    """Return the blocks of a message. Texts of others are escaped: they mention nobody and hold no links."""
+def blocks(incident: IncidentSummary, *, buttons: bool = False, page: str | None = None) -> list[dict[str, Any]]:
+    """Return the blocks of a message, with a link to its `page` in the console if it is known.
+
+    Texts of others are escaped: they mention nobody and hold no links.
+    """
     found = [_section(f"{_EMOJI[incident.status]} *{escaped(incident.headline)}*")]
     if again := incident.recurrence:
         found.append(_context(again))
@@ -95,14 +99,17 @@ def blocks(incident: IncidentSummary, *, buttons: bool = False) -> list[dict[str
         found.append(_section(f"```{escaped(incident.error).replace('```', '')}```"))
     if incident.proposal:
         found.append(_section(escaped(incident.proposal)))
-    found += [_section(f"*needs* {escaped(need)}") for need in incident.needs[:5] if not incident.is_over]
+    found += [_section(f"*needs* {escaped(need)}") for need in incident.needs[:5]]
     if incident.impact:
         found.append(_section(f"*will be late* {escaped(incident.impact)}"[:2900]))
     if incident.approval:
         found += [_section("*to approve*"), _verbatim(incident.approval.artifact)]
     if buttons and (elements := _buttons(incident)):
         found.append({"type": "actions", "elements": elements})
-    found.append(_context(f"`counterpoint show {incident.task_id} --project {incident.project}`"))
+    if buttons and incident.is_unexplained:
+        found.append(_question(incident))
+    command = f"`counterpoint show {incident.task_id} --project {incident.project}`"
+    found.append(_context(f"<{escaped(page)}|Open in the console> {command}" if page else command))
     return found
 
 
@@ -115,7 +122,27 @@ def _buttons(incident: IncidentSummary) -> list[dict[str, Any]]:
     if incident.status == "proposed" and incident.attempt:
         value = task | {"attempt": incident.attempt}
         return [_button("It helped", "succeeded", value, "primary"), _button("It did not help", "failed", value)]
+    if incident.is_unexplained:
+        proposal = [_button("The proposal fixed it", "succeeded", task, "primary")] if incident.attempt else []
+        return [*proposal, _button("Nothing was changed", "recovered", task)]
     return []
+
+
+def _question(incident: IncidentSummary) -> dict[str, Any]:
+    """Return the field in which a person answers what fixed it. Slack sends the block's id with the answer."""
+    task = {"project": incident.project, "task_id": incident.task_id}
+    return {
+        "type": "input",
+        "block_id": json.dumps(task, separators=(",", ":")),
+        "dispatch_action": True,
+        "label": {"type": "plain_text", "text": "What did you change?"},
+        "element": {
+            "type": "plain_text_input",
+            "action_id": "changed",
+            "max_length": 3000,
+            "dispatch_action_config": {"trigger_actions_on": ["on_enter_pressed"]},
+        },
+    }
 
 
 def _button(text: str, action: str, value: dict[str, Any], style: str | None = None) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""Microsoft Teams: an adaptive card, posted to the URL of a workflow. A workflow cannot update a card."""
+"""Microsoft Teams: an adaptive card, posted to the URL of a workflow.
+
+A workflow cannot update a card, and no button of a card that it posts sends anything back: that needs a bot. The one
+button opens the console, where people act under their own names.
+"""
 
 import json
 import re
@@ -14,7 +18,7 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]()#<>!|~])")
 
 def teams_call(receiver: Receiver, incident: IncidentSummary) -> Call:
     """Return the call that posts the card of an incident."""
-    return _call(receiver, card(incident))
+    return _call(receiver, card(incident, receiver.page_of(incident.project, incident.task_id)))
 
 
 def teams_digest_call(receiver: Receiver, digest: IncidentDigest) -> Call:
@@ -28,8 +32,8 @@ def _call(receiver: Receiver, content: dict[str, Any]) -> Call:
     return Call(receiver.address, json.dumps(body).encode(), {"Content-Type": "application/json"})
 
 
-def card(incident: IncidentSummary) -> dict[str, Any]:
-    """Return the adaptive card. Markdown in texts of others is escaped."""
+def card(incident: IncidentSummary, page: str | None = None) -> dict[str, Any]:
+    """Return the adaptive card, with a button that opens its `page` if it is known. Markdown in texts is escaped."""
     body: list[dict[str, Any]] = [_text(incident.headline, weight="Bolder", size="Medium")]
     if again := incident.recurrence:
         body.append(_text(again, isSubtle=True))
@@ -40,11 +44,20 @@ def card(incident: IncidentSummary) -> dict[str, Any]:
         body.append(_text(incident.error, fontType="Monospace"))
     if incident.proposal:
         body.append(_text(incident.proposal))
-    body += [_text(f"Needs: {need}") for need in incident.needs if not incident.is_over]
+    body += [_text(f"Needs: {need}") for need in incident.needs]
     if incident.impact:
         body.append(_text(f"Will be late: {incident.impact}"))
     body.append(_text(f"counterpoint show {incident.task_id} --project {incident.project}", isSubtle=True))
-    return _card(body)
+    actions = [{"type": "Action.OpenUrl", "title": _title(incident), "url": page}] if page else []
+    return _card(body) | ({"actions": actions} if actions else {})
+
+
+def _title(incident: IncidentSummary) -> str:
+    """Return the words on the button: what a person does on the page."""
+    if incident.is_unexplained:
+        return "Say what was changed"
+    known = {"approval": "Approve or reject", "proposed": "Report the outcome", "escalated": "Decide"}
+    return known.get(incident.status, "Open in the console")
 
 
 def _card(body: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 // Costs: sums by group, a chart by day, the forecast of the month, and limits.
 
-import { currentProject, get, send } from "../api.js";
+import { currentProject, get, replacing, send } from "../api.js";
 import { bars } from "../chart.js";
 import { h, link, replace } from "../dom.js";
 import { badge, empty, exactTime, money, number, section, table } from "../format.js";
@@ -66,10 +66,12 @@ const dayOf = (time) => new Date(time).toISOString().slice(0, 10);
 function groupsSection(query, signal) {
   const chosen = { by: query.get("by") ?? "model", days: query.get("days") ?? "30" };
   const place = h("div", { "aria-live": "polite" });
+  const next = replacing();
   const load = async () => {
+    const asked = next(signal);
     try {
       const since = chosen.days ? new Date(Date.now() - Number(chosen.days) * DAY_MS).toISOString() : null;
-      const report = chosen.by === "project" ? await allProjects(since, signal) : await get("/v1/costs", { by: chosen.by, since, limit: 200 }, { signal });
+      const report = chosen.by === "project" ? await allProjects(since, asked) : await get("/v1/costs", { by: chosen.by, since, limit: 200 }, { signal: asked });
       replace(place, reportTable(report));
     } catch (error) {
       if (error.name !== "AbortError") replace(place, errorBox(error));

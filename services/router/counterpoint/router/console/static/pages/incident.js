@@ -120,7 +120,8 @@ class TaskView {
         !ended && may("report") ? act("Report the outcome", () => interventions.reportOutcome(shown), task.waiting_for === "outcome" ? "primary" : null) : null,
         !ended && may("override") ? act("Override", () => interventions.override(shown)) : null,
         task.waiting_for === "documents" && !ended && may("ingest") ? act("Give a document", () => giveDocuments(task.escalation?.needs.find(({ kind }) => kind === "document")?.what ?? null)) : null,
-        !ended && may("submit", "override") ? act("Cancel the task", () => interventions.cancel(shown)) : null),
+        !ended && may("submit", "override") ? act("Cancel the task", () => interventions.cancel(shown)) : null,
+        ["postmortem", "runbook"].map((form) => h("button", { type: "button", onclick: () => interventions.showDraft(shown, form) }, `Draft a ${form}`))),
     ];
   }
 

@@ -1,6 +1,6 @@
 // Lineage: the graph around a job or data set with hops, what is downstream of it, what rests on a memory, and search.
 
-import { get } from "../api.js";
+import { get, replacing } from "../api.js";
 import { h, replace } from "../dom.js";
 import { age, badge, empty, paged, section, table } from "../format.js";
 import { graph } from "../graph.js";
@@ -33,13 +33,15 @@ export async function show(main, { path, query }, signal) {
 async function around(kind, [namespace, name], query, signal) {
   const place = h("div");
   const chosen = { view: query.get("view") ?? "lineage", direction: query.get("direction") ?? "both", depth: query.get("depth") ?? "20", as_of: query.get("as_of") ?? "" };
+  const next = replacing();
   const load = async () => {
+    const asked = next(signal);
     replace(place, h("p", { class: "quiet" }, "Loading…"));
     const base = `/v1/${STORES[kind]}/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
     const parameters = { depth: chosen.depth, as_of: moment(chosen.as_of) };
     replace(place, chosen.view === "radius"
-      ? await radius(await get(`${base}/blast-radius`, parameters, { signal }))
-      : await lineage(await get(`${base}/lineage`, { ...parameters, direction: chosen.direction }, { signal }), signal));
+      ? await radius(await get(`${base}/blast-radius`, parameters, { signal: asked }))
+      : await lineage(await get(`${base}/lineage`, { ...parameters, direction: chosen.direction }, { signal: asked }), asked));
   };
   const select = (label, field_name, options) => {
     const control = h("select", { name: field_name, onchange: (event) => change(field_name, event.target.value) },

@@ -1,6 +1,6 @@
 // Memory: search with both scores, documents, what rests on an item, quarantine and rollback with a preview.
 
-import { get, send } from "../api.js";
+import { get, replacing, send } from "../api.js";
 import { h, replace } from "../dom.js";
 import { age, badge, empty, loaded, number, paged, section, table } from "../format.js";
 import { ask, errorBox, field, notice } from "../notices.js";
@@ -27,13 +27,15 @@ function searchSection(query, signal) {
   const text = h("input", { type: "search", name: "text", value: query.get("text") ?? "", maxlength: "2000", size: "40", placeholder: "TABLE_OR_VIEW_NOT_FOUND" });
   const store = h("select", { name: "store" }, STORES.map(([value, label]) => h("option", { value, selected: query.get("store") === value }, label)));
   const asOf = h("input", { type: "datetime-local", name: "as_of", step: "1", value: query.get("as_of") ?? "" });
+  const next = replacing();
   const find = async () => {
+    const asked = next(signal);
     keep({ text: text.value, store: store.value, as_of: asOf.value });
     if (!text.value.trim()) return replace(results);
     replace(results, h("p", { class: "quiet" }, "Searching…"));
     try {
       const then = asOf.value ? { as_of: new Date(asOf.value).toISOString() } : {};
-      const found = await send("POST", "/v1/search", { text: text.value, store: store.value, k: 10, ...then }, {}, { signal });
+      const found = await send("POST", "/v1/search", { text: text.value, store: store.value, k: 10, ...then }, {}, { signal: asked });
       replace(results, hits(found));
     } catch (error) {
       if (error.name !== "AbortError") replace(results, errorBox(error));
