@@ -280,8 +280,9 @@ def test_the_address_of_the_console_is_that_of_all_receivers_but_their_own(tmp_p
     settings = {"nats_user": "router", "nats_password": "x", "notify_file": file}
     one, two = receivers_of(RouterSettings.model_validate({**settings, "console_url": CONSOLE}))
     assert (one.page_of("orders", "incident-1"), two.console_url) == (PAGE, "https://inside.example.com")
-    with pytest.raises(ValidationError, match="console_url"):
-        RouterSettings.model_validate({**settings, "console_url": "javascript:alert(1)"})
+    for wrong in ("javascript:alert(1)", "https://c.example.com/?x", "https://c.example.com/#/now", "https://c>|x"):
+        with pytest.raises(ValidationError, match="console_url"):
+            RouterSettings.model_validate({**settings, "console_url": wrong})
 
 
 async def test_the_button_of_teams_says_what_is_to_be_done() -> None:

@@ -30,7 +30,7 @@ from counterpoint.memory.record.owner_settings import OwnerSettings
 
 SETTINGS: dict[str, type[BusSettings]] = generator().SETTINGS
 PLACE = {"HEALTH_HOST", "HEALTH_PORT", "HTTP_HOST", "LINEAGE_HOST", "GATEWAY_HOST", "AUDIT_DIR", "MODEL_CACHE_DIR",
-         "MCP_URL", "MCP_HOSTS"}  # fmt: skip
+         "MCP_URL", "MCP_HOSTS", "CONSOLE_URL"}  # fmt: skip
 """Settings of the place: a container has addresses, folders and a name of its own."""
 MOUNTED = re.compile(r"^(?:/etc/counterpoint/|/data(?:/|$)|/audit$)")
 

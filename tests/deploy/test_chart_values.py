@@ -231,6 +231,7 @@ def test_a_setting_reaches_the_services_that_read_it_and_its_own_one_comes_first
     assert router["COUNTERPOINT_NOTIFY_PRIVATE"] == "true"
     assert router["COUNTERPOINT_MCP_HOSTS"] == '["a.example.com","b.example.com"]'
     assert router["COUNTERPOINT_MCP_URL"] == "http://counterpoint.localhost/mcp"
+    assert router["COUNTERPOINT_CONSOLE_URL"] == "http://counterpoint.localhost"
     hosts = json.loads(variables("laptop", {}, "router")["COUNTERPOINT_MCP_HOSTS"] or "")
     assert hosts == ["counterpoint.localhost", *(f"counterpoint-router{more}" for more in ("", ".house", ".house.svc"))]
 

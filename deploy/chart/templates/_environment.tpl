@@ -99,6 +99,7 @@ certificate: {COUNTERPOINT_NATS_CERT: nats.crt, COUNTERPOINT_NATS_KEY: nats.key}
 {{- $given := dict -}}
 {{- if and (eq $name "router") $own.url -}}
 {{- $_ := set $given "COUNTERPOINT_MCP_URL" (printf "%s/mcp" (trimSuffix "/" $own.url)) -}}
+{{- $_ := set $given "COUNTERPOINT_CONSOLE_URL" (trimSuffix "/" $own.url) -}}
 {{- $service := printf "%s-router" (include "counterpoint.fullname" $root) -}}
 {{- $inside := printf "%s.%s" $service $root.Release.Namespace -}}
 {{- $hosts := list (include "counterpoint.host" $own.url) $service $inside (printf "%s.svc" $inside) -}}

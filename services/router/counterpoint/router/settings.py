@@ -7,7 +7,8 @@ from pydantic import Field, SecretStr, StringConstraints
 
 from counterpoint.bus import BusSettings
 
-PageUrl = Annotated[str, StringConstraints(pattern=r"^https?://[!-~]+$", max_length=500)]
+PageUrl = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9.:_/~%\[\]-]+$", max_length=500)]
+"""Address of a page, without the characters that end a link in a message, a query and a fragment."""
 
 
 class RouterSettings(BusSettings):
