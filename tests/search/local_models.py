@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from counterpoint.memory.embedding.files import FULL_ID, ModelSettings, load_model, load_tokenizer
+from counterpoint.memory.embedding.files import FULL_ID, ModelSettings, load_tokenizer, model_file
 
 TOKENS = "last_hidden_state"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -14,7 +14,7 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 def minilm(folder: Path, *, pooled: bool = False) -> Path:
     """MiniLM as exports have it: three inputs, vectors of tokens and `pooler_output`; `pooled`: the text's vector."""
-    model = onnx.load_from_string(load_model(ModelSettings().model_cache_dir, FULL_ID))
+    model = onnx.load(model_file(ModelSettings().model_cache_dir, FULL_ID))
     graph = model.graph
     for node in graph.node:
         node.input[:] = ["input_ids" if name == "ids" else name for name in node.input]

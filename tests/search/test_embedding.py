@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 from counterpoint.memory.embedding import files as model_files
-from counterpoint.memory.embedding.files import GRAPH_SHA256, build_model, cache_path, load_model, load_tokenizer
+from counterpoint.memory.embedding.files import GRAPH_SHA256, build_model, cache_path, load_tokenizer, model_file
 from counterpoint.memory.embedding.model import DIMENSIONS, Embedder, Vectors
 from counterpoint.memory.embedding.onnx import build
 from counterpoint.proto.errors import Permanent
@@ -91,17 +91,17 @@ def test_the_build_gives_the_known_bytes() -> None:
 
 
 def test_the_second_start_reads_what_the_first_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    built = load_model(tmp_path)
+    built = model_file(tmp_path)
     monkeypatch.setattr(model_files, "build_model", lambda: pytest.fail("was built again"))
-    assert load_model(tmp_path) == built
+    assert model_file(tmp_path) == built
     assert [path.name for path in tmp_path.iterdir()] == [cache_path(tmp_path).name]
 
 
 def test_a_damaged_file_is_built_anew_and_said(tmp_path: Path) -> None:
-    good = load_model(tmp_path)
+    good = model_file(tmp_path).read_bytes()
     cache_path(tmp_path).write_bytes(good[:-1] + b"\x00")
     with structlog.testing.capture_logs() as events:
-        assert load_model(tmp_path) == good
+        assert model_file(tmp_path).read_bytes() == good
     assert [event["event"] for event in events] == ["model.cache_damaged", "model.built"]
     assert cache_path(tmp_path).read_bytes() == good
 
@@ -121,10 +121,10 @@ def test_several_processes_may_build_at_once(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Permanent, match="COUNTERPOINT_MODEL_CACHE_DIR"):
-        load_model(tmp_path / "file" / "models")
+        model_file(tmp_path / "file" / "models")
 
 
 def test_other_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_files, "WEIGHTS_SHA256", "0" * 64)
     with pytest.raises(Permanent, match="model_weights_differ"):
-        load_model(tmp_path)
+        model_file(tmp_path)

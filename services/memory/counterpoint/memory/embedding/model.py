@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from counterpoint.memory.embedding.files import MODEL_ID, load_model, load_tokenizer
+from counterpoint.memory.embedding.files import MODEL_ID, load_tokenizer, model_file
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -78,7 +78,7 @@ class Embedder:
         self._workers = ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="embed")
 
     async def load(self) -> None:
-        """Load the model now; build it if it is not cached. Raises `Permanent` as `load_model` does."""
+        """Load the model now; build it if it is not cached. Raises `Permanent` as `model_file` does."""
         await asyncio.get_running_loop().run_in_executor(self._workers, self._load)
 
     async def embed(self, texts: Sequence[str], context: TextContext | None = None) -> Vectors:
@@ -120,7 +120,7 @@ class Embedder:
         options = SessionOptions()
         options.intra_op_num_threads = 1
         options.enable_mem_pattern = False
-        session = InferenceSession(
-            load_model(self._cache_dir, self.model_id), options, providers=["CPUExecutionProvider"]
-        )
+        # By path: the session would keep the bytes of a model for its whole life.
+        path = model_file(self._cache_dir, self.model_id)
+        session = InferenceSession(path, options, providers=["CPUExecutionProvider"])
         return tokenizer, session
