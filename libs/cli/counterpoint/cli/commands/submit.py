@@ -28,6 +28,9 @@ def submit(
     autonomy: Annotated[
         str | None, typer.Option("--autonomy", help=f"One of {', '.join(AUTONOMY)}; which acts need an approval.")
     ] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="USD", help="The most that its model calls may cost.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the task has ended or needs input.")] = False,
     timeout: Timeout = 300.0,
     idempotency_key: Annotated[
@@ -47,6 +50,7 @@ def submit(
         "systems": system or None,
         "target": _target(job, dataset, run),
         "autonomy": autonomy,
+        "budget": {"usd": budget} if budget is not None else None,
         "project": session.project,
     }
     with session.connect() as api:
