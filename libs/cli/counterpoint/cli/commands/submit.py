@@ -1,5 +1,6 @@
 """`counterpoint submit`: submit a task."""
 
+from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any
 
 import typer
@@ -50,7 +51,7 @@ def submit(
         "systems": system or None,
         "target": _target(job, dataset, run),
         "autonomy": autonomy,
-        "budget": {"usd": budget} if budget is not None else None,
+        "budget": _budget(budget),
         "project": session.project,
     }
     with session.connect() as api:
@@ -61,6 +62,18 @@ def submit(
             session.show(accepted, lambda: accepted["task_id"])
             return Exit.DONE
         return show_result(session, wait_for_task(session, api, accepted["task_id"], timeout))
+
+
+def _budget(given: str | None) -> dict[str, str] | None:
+    if given is None:
+        return None
+    try:
+        amount = Decimal(given)
+    except InvalidOperation:
+        amount = Decimal("NaN")
+    if not amount.is_finite() or amount < 0:
+        raise UsageError(f"--budget takes an amount in US dollars, such as 2.50, not {given}")
+    return {"usd": given}
 
 
 def _dataset(given: str) -> dict[str, str]:
