@@ -330,6 +330,10 @@ def test_a_token_of_a_new_principal_is_all_that_stdout_holds(api: Played) -> Non
     result = run("principal", "create", "airflow", "--role", "submit", "--in", "orders", *api.options())
     assert (result.exit_code, result.stdout) == (0, "secret\n")
     assert api.asked[0].body == {"name": "airflow", "kind": "system", "roles": ["submit"], "projects": ["orders"]}
+    ends = "2026-12-24T18:00:00Z"
+    run("principal", "create", "deputy", "--kind", "person", "--role", "approve", "--in", "orders",
+        "--until", ends, *api.options())  # fmt: skip
+    assert api.asked[1].body["expires_at"] == ends
 
 
 def test_a_broken_audit_log_fails(api: Played) -> None:
