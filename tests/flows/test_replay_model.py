@@ -10,6 +10,7 @@ import pytest_asyncio
 from agents.gateway_world import PRICED, World, world
 from flows.own_stack import own_stack
 from flows.test_replay import Changed, Tasks
+from openai import AsyncOpenAI, AuthenticationError
 
 from counterpoint.cli.replay.processes import ReplayProcesses
 from counterpoint.cli.replay.task import TaskReport, replay_task
@@ -81,3 +82,34 @@ async def test_the_recorded_replies_of_a_model_and_of_the_web_lead_to_the_same_s
         assert set(verdicts(late).values()) == {"not replayed"}
         assert any("has no reply" in why for step in lost.steps for why in step.why)
     assert len(outside.seen) == called
+
+
+async def test_an_editor_calls_models_on_the_budget_of_a_task_whose_replay_is_the_same(
+    tasks: Tasks, outside: World
+) -> None:
+    submitted = await tasks.run(
+        "submit", "troubleshoot", "nightly_export cannot log in", "--budget", "0.5", "--wait", "--json"
+    )
+    task_id = json.loads(submitted.stdout)["task_id"]
+    shown = await tasks.run("model", "token", task_id, "--minutes", "5")
+    assert shown.exit_code == 0, shown.output
+    exported = dict(line.removeprefix("export ").split("=", 1) for line in shown.stdout.splitlines())
+    assert exported["OPENAI_BASE_URL"] == exported["OPENAI_API_BASE"]
+    async with AsyncOpenAI(base_url=exported["OPENAI_BASE_URL"], api_key=exported["OPENAI_API_KEY"]) as client:
+        asked: Any = [{"role": "user", "content": "Write the fix."}]
+        made = await client.chat.completions.create(model=PRICED, messages=asked, max_tokens=50)
+        assert made.choices[0].message.content == ANSWER
+        revoked = await tasks.run("revoke", exported["OPENAI_API_KEY"], "--reason", "the work is done")
+        assert revoked.exit_code == 0, revoked.output
+        with pytest.raises(AuthenticationError, match="revoked"):
+            await client.chat.completions.create(model=PRICED, messages=asked, max_tokens=50)
+    costs = json.loads((await tasks.run("costs", "--by", "agent", "--json")).stdout)
+    assert {each["key"]: each["calls"] for each in costs["lines"]}["administrator"] == 1
+    await tasks.post(f"/v1/tasks/{task_id}/cancel", {"reason": "the editor fixed it"})
+    await tasks.until(task_id, "cancelled")
+    refused = await tasks.run("model", "token", task_id)
+    assert refused.exit_code == 1
+    assert "a task that has not ended" in refused.output
+    report = await tasks.replay(task_id)
+    assert report["verdict"] == "same", report
+    assert (await tasks.run("verify", "--json")).exit_code == 0

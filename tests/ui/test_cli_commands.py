@@ -100,7 +100,7 @@ def test_submit_sends_what_was_said_and_prints_the_task_id(api: Played, tmp_path
     result = run(
         *("submit", "troubleshoot", "-", "--error-file", str(error), "--job", "s3://lake/ns/fetch_orders"),
         *("--system", "dns", "--system", "ldap", "--idempotency-key", "k1", "-p", "orders", *api.options()),
-        *("--autonomy", "milestone"),
+        *("--autonomy", "milestone", "--budget", "2.50"),
         given="The import fails",
     )
     assert (result.exit_code, result.stdout) == (0, f"{INCIDENT}\n"), result.output
@@ -111,11 +111,18 @@ def test_submit_sends_what_was_said_and_prints_the_task_id(api: Played, tmp_path
         "error_message": "it broke",
         "systems": ["dns", "ldap"],
         "autonomy": "milestone",
+        "budget": {"usd": "2.50"},
         "target": {"job": {"namespace": "s3://lake/ns", "name": "fetch_orders"}},
         "project": "orders",
     }
     assert asked.headers["idempotency-key"] == "k1"
     assert asked.headers["authorization"] == f"Bearer {TOKEN}"
+
+
+@pytest.mark.parametrize("amount", ["two", "-1", "Infinity", ""])
+def test_a_budget_that_is_no_amount_is_refused_before_anything_is_sent(api: Played, amount: str) -> None:
+    result = run("submit", "plan", "x", f"--budget={amount}", *api.options())
+    assert (result.exit_code, "--budget takes an amount in US dollars" in result.output, api.asked) == (2, True, [])
 
 
 def test_an_unknown_autonomy_is_refused_before_anything_is_sent(api: Played) -> None:

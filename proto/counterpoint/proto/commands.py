@@ -8,6 +8,9 @@ from counterpoint.proto.memory import CommitReply, Erase, GatewayToken, Origin, 
 from counterpoint.proto.messages import Id, Shape
 from counterpoint.proto.tasks import Budget
 
+EDITOR_MINUTES_MAX = 480
+"""Maximum life of a token for an editor, in minutes."""
+
 
 class TakeBackMemory(Shape):
     """Quarantine a record, roll it back, or lift one of both; the result is kept in `quarantines` under `id`.
@@ -80,6 +83,14 @@ class IssueReplayToken(Shape):
     read: tuple[Ref, ...] = Field(default=(), max_length=10_000)
 
 
+class IssueEditorToken(Shape):
+    """Issue a token for the calls that a tool of the principal, such as an editor, makes for a task."""
+
+    op: Literal["issue_editor_token"] = "issue_editor_token"
+    task_id: Id
+    minutes: int = Field(ge=1, le=EDITOR_MINUTES_MAX)
+
+
 Command = Annotated[
     TakeBackMemory
     | EraseContent
@@ -87,7 +98,8 @@ Command = Annotated[
     | RebuildProjection
     | ChangeEmbeddingModel
     | IssueGatewayToken
-    | IssueReplayToken,
+    | IssueReplayToken
+    | IssueEditorToken,
     Field(discriminator="op"),
 ]
 

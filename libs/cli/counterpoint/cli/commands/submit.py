@@ -1,5 +1,6 @@
 """`counterpoint submit`: submit a task."""
 
+from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any
 
 import typer
@@ -28,6 +29,9 @@ def submit(
     autonomy: Annotated[
         str | None, typer.Option("--autonomy", help=f"One of {', '.join(AUTONOMY)}; which acts need an approval.")
     ] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="USD", help="The most that its model calls may cost.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the task has ended or needs input.")] = False,
     timeout: Timeout = 300.0,
     idempotency_key: Annotated[
@@ -47,6 +51,7 @@ def submit(
         "systems": system or None,
         "target": _target(job, dataset, run),
         "autonomy": autonomy,
+        "budget": _budget(budget),
         "project": session.project,
     }
     with session.connect() as api:
@@ -57,6 +62,18 @@ def submit(
             session.show(accepted, lambda: accepted["task_id"])
             return Exit.DONE
         return show_result(session, wait_for_task(session, api, accepted["task_id"], timeout))
+
+
+def _budget(given: str | None) -> dict[str, str] | None:
+    if given is None:
+        return None
+    try:
+        amount = Decimal(given)
+    except InvalidOperation:
+        amount = Decimal("NaN")
+    if not amount.is_finite() or amount < 0:
+        raise UsageError(f"--budget takes an amount in US dollars, such as 2.50, not {given}")
+    return {"usd": given}
 
 
 def _dataset(given: str) -> dict[str, str]:

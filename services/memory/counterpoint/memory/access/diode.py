@@ -21,6 +21,8 @@ from counterpoint.proto.tasks import Budget
 
 JOB = "job:"
 """Prefix of the message id of a gateway token for a job of memory's own, which has no message."""
+EDITOR = "editor:"
+"""Prefix of the message id of a gateway token for a tool of a principal, which is followed by the principal's name."""
 _CALL = "call"
 _LEDGER = frozenset((store, right) for store in ("spend", "model_calls") for right in ("read", "write"))
 ALWAYS = frozenset({"decisions", "actions"})
@@ -133,6 +135,29 @@ def gateway_of_job(
         expires_at=expires_at,
     )
     return _of_gateway(policy, grant, "model", clearance, expires_at).model_copy(update={"budget": budget})
+
+
+def gateway_of_editor(
+    policy: Policy, project: str, task: str, principal: str, clearance: int, expires_at: datetime
+) -> Grant:
+    """Return the grant of a gateway token for the tools of a principal that works on a task: see `EDITOR`."""
+    grant = Grant(
+        audience=principal,
+        project=project,
+        task=task,
+        message=f"{EDITOR}{principal} {task}",
+        rights=frozenset(),
+        sends=frozenset(),
+        clearance=clearance,
+        agents=frozenset(),
+        expires_at=expires_at,
+    )
+    return _of_gateway(policy, grant, "model", clearance, expires_at)
+
+
+def editing_principal(message_id: str) -> str | None:
+    """Return the principal of a message id of a token of `gateway_of_editor`, None for another message."""
+    return message_id.removeprefix(EDITOR).partition(" ")[0] if message_id.startswith(EDITOR) else None
 
 
 def of_gateway(grant: Grant) -> bool:

@@ -1,4 +1,4 @@
-"""Gateway tokens: for the task of a service, and for jobs of memory's own."""
+"""Gateway tokens: for the task of a service, for tools of principals, and for jobs of memory's own."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -32,6 +32,12 @@ class Tokens:
         grant = diode.gateway_of_job(
             self._policy, project, job, self._clearance, _in(_JOB_LIFE_S), service=service, budget=budget
         )
+        return mint(self._keyring, grant)
+
+    def of_editor(self, project: str, task: str, principal: str, label: int, life_s: float) -> str:
+        """Return a token for the tools of a principal that works on a task of this label. Raises `Denied` `label`."""
+        self._check(label)
+        grant = diode.gateway_of_editor(self._policy, project, task, principal, self._clearance, _in(life_s))
         return mint(self._keyring, grant)
 
     def of_job(self, project: str, job: str, label: int) -> "JobHolder":

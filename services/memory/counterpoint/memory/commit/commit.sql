@@ -22,6 +22,11 @@ WHERE i.consumer = $1 AND i.message_id = $2 AND i.step = $3
 -- name: state_of_task
 SELECT body ->> 'state' FROM records WHERE project = $1 AND store = 'tasks' AND id = $2
 
+-- name: recorded_task
+SELECT body ->> 'state' AS state, label, coalesce(body -> 'budget' ->> 'usd', body -> 'budget' ->> 'tokens') IS NOT NULL
+       AS has_budget
+FROM records WHERE project = $1 AND store = 'tasks' AND id = $2 AND body IS NOT NULL
+
 -- name: tasks_of_records
 SELECT r.store, r.id, r.task_id FROM unnest($2::text[], $3::text[]) AS w(store, id)
 CROSS JOIN LATERAL (

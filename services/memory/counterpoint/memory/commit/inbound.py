@@ -2,6 +2,7 @@
 there are. All of it is read from the record, nothing from the request."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from cachetools import LRUCache, TTLCache
 
@@ -12,7 +13,7 @@ from counterpoint.memory.provenance.read_sets import COMMITS_USED, OriginCache
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.record.sql_files import load_statements
-from counterpoint.memory.record.stamps import Provenance
+from counterpoint.memory.record.stamps import DERIVED, Provenance
 from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.memory import Origin, Ref
 from counterpoint.proto.tasks import ENDED
@@ -23,6 +24,15 @@ ENDED_WITHIN_S = 1.0
 _REMEMBERED = 50_000
 
 _SQL = load_statements(__package__)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTask:
+    """State and label of a task, and whether it has a budget."""
+
+    state: str
+    label: int
+    has_budget: bool
 
 
 class InboundMessages:
@@ -39,6 +49,13 @@ class InboundMessages:
         """The provenance of the inbound message and its task version. Raises `Denied` `message` for none."""
         if origin.capability is None or origin.message_id.startswith(diode.JOB):
             return Provenance(), None
+        editing = diode.editing_principal(origin.message_id)
+        if editing is not None:
+            task = await self.task(origin.project, origin.task_id or "")
+            # Without the task its label is not known.
+            if task is None:
+                raise Denied(ErrorCode.TASK, "a task that is in the record")
+            return Provenance(task.label, DERIVED, principal=editing), None
         known = self._origins.get(origin.message_id)
         if known is not None and origin.message_id in self._versions:
             return known, self._versions[origin.message_id]
@@ -56,6 +73,12 @@ class InboundMessages:
         self._origins.remember(origin.message_id, found)
         self.sent_version(origin.message_id, row["task_version"])
         return found, row["task_version"]
+
+    async def task(self, project: str, task_id: str) -> RecordedTask | None:
+        """Return a task of a project, None if there is none."""
+        async with self._database.reading(project) as connection:
+            row = await connection.fetchrow(_SQL["recorded_task"], project, task_id)
+        return None if row is None else RecordedTask(row["state"], row["label"], row["has_budget"])
 
     def sent_version(self, message_id: str, version: int | None) -> None:
         """Remember the task version of a message that was just sent."""

@@ -39,6 +39,9 @@ class Authority:
             revoked = await self.revocations.of(self.keyring.verified(origin.capability).grant.project)
             grant = verify(self.keyring, origin.capability, accesses, now=request.now, revoked=revoked)
             integrity = VOUCHED
+            name = diode.editing_principal(grant.message)
+            if name is not None:
+                await self.works_with_models(name, grant.project)
         else:
             principal = await self.asker(origin)
             grant = diode.standing(self.policy, request, principal)
@@ -59,6 +62,12 @@ class Authority:
         principal = await self.asker(origin)
         if principal is None or not principal.may("operate", origin.project) or "*" not in principal.projects:
             raise Denied(ErrorCode.ROLE, "the role operate in all projects")
+
+    async def works_with_models(self, name: str | None, project: str) -> None:
+        """Refuse a principal whose tools may not call models for the tasks of a project. Raises `Denied`."""
+        principal = await self.principals.of(name)
+        if principal is None or not (principal.may("submit", project) and principal.may("read", project)):
+            raise Denied(ErrorCode.ROLE, f"the roles submit and read in project {project}")
 
     async def ingests(self, caller: str, origin: Origin) -> int:
         """Return the integrity of a caller's ingest. Raises `Denied`."""

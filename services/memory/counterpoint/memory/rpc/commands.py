@@ -21,6 +21,7 @@ from counterpoint.proto.commands import (
     CommandReply,
     CommandRequest,
     EraseContent,
+    IssueEditorToken,
     IssueGatewayToken,
     IssueReplayToken,
     RebuildProjection,
@@ -61,6 +62,8 @@ class CommandHandler:
             return CommandReply(token=await self._tokens.of(caller, origin, command))
         if isinstance(command, IssueReplayToken):
             return CommandReply(token=await self._tokens.of_replay(caller, origin, command))
+        if isinstance(command, IssueEditorToken):
+            return CommandReply(token=await self._tokens.of_editor(caller, origin, command))
         grant = await self._authorise(caller, origin, command)
         match command:
             case TakeBackMemory(preview=True):
@@ -114,7 +117,7 @@ def _store(command: Command) -> str:
             return "dead_letters"
         case RebuildProjection() | ChangeEmbeddingModel():
             return "projections"
-        case IssueGatewayToken() | IssueReplayToken():
-            raise AssertionError("a gateway token is authorised by its delivery")
+        case IssueGatewayToken() | IssueReplayToken() | IssueEditorToken():
+            raise AssertionError("a gateway token is authorised by its delivery or task")
         case _:
             assert_never(command)

@@ -1,4 +1,5 @@
-"""Gateway tokens, each limited by the read set of its delivery, or of the delivery that is replayed."""
+"""Gateway tokens, each limited by the read set of its delivery, or of the delivery that is replayed; and those for the
+tools of principals, limited by the label and the budget of a task."""
 
 from counterpoint.guard.capabilities import Access
 from counterpoint.memory.access import diode
@@ -7,10 +8,11 @@ from counterpoint.memory.query.recorded_reads import recorded_delivery
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.stamps import UNTRUSTED
 from counterpoint.memory.rpc.authority import Authority, key_of, require_read_set
-from counterpoint.proto.commands import IssueReplayToken
-from counterpoint.proto.errors import Denied, ErrorCode
+from counterpoint.proto.commands import IssueEditorToken, IssueReplayToken
+from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import GatewayToken, Origin
 from counterpoint.proto.replays import sandbox_project
+from counterpoint.proto.tasks import ENDED
 
 _READ_BY_REPLAYS = (Access("audit", "read"), Access("tasks", "read"))
 _REPLAY = "replay"
@@ -60,3 +62,23 @@ class GatewayTokens:
         # The record of the call, with the reply, has the label of what the prompt rests on.
         self._authority.reads.note((_REPLAY, f"{diode.JOB}{request.job}", 0, 0), [], UNTRUSTED, delivery.label)
         return token
+
+    async def of_editor(self, caller: str, origin: Origin, request: IssueEditorToken) -> str:
+        """Issue a token for the tools of the principal, which pays with the budget of a task that has not ended.
+
+        Raises `Denied` (`role`, `budget`, `ended`, `label`) or `Permanent` `unknown_task`.
+        """
+        grant, _ = await self._authority.authorise(caller, origin, (Access("tasks", "read"),))
+        principal = await self._authority.asker(origin)
+        await self._authority.works_with_models(principal.name if principal else None, origin.project)
+        assert principal is not None
+        task = await self._authority.causes.task(grant.project, request.task_id)
+        if task is None:
+            raise Permanent(ErrorCode.UNKNOWN_TASK, (Problem(field="task_id", problem="is not a task of the project"),))
+        if task.state in ENDED:
+            raise Denied(ErrorCode.ENDED, "a task that has not ended")
+        if not task.has_budget:
+            raise Denied(ErrorCode.BUDGET, "a task with a budget, since a tool calls as often as it likes")
+        return self._tokens.of_editor(
+            grant.project, request.task_id, principal.name, task.label, request.minutes * 60.0
+        )

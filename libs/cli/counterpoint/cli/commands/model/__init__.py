@@ -3,5 +3,7 @@
 from counterpoint.cli.command import CommandGroup, Panel
 
 GROUP = CommandGroup(
-    "model", Panel.OPERATE, "A small language model for trials without a provider: install, serve, status, remove."
+    "model",
+    Panel.OPERATE,
+    "A token for tools that call models; a small language model for trials: install, serve, status, remove.",
 )
