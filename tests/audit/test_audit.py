@@ -157,7 +157,7 @@ async def test_a_long_check_holds_up_nobody(house: House, project: str, monkeypa
         async with connection.transaction():
             await connection.execute("LOCK TABLE audit_tiles IN ACCESS EXCLUSIVE MODE")
             checking = asyncio.create_task(house.verify(project))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not await observer.fetchval(BLOCKED):  # noqa: ASYNC110 - the database has no event for it
                     await asyncio.sleep(0.01)
             before = await house.found("router", house.standing(project), List(store="submissions"))

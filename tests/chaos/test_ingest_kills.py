@@ -96,7 +96,7 @@ async def test_a_folder_that_memory_was_killed_over_is_there_once_and_whole(tmp_
             order = orders_of(tmp_path / "data") / point
             order.write_text(str(passes))
             await cut_short(stack, project, passages, order)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while set((now := await kept(stack, project))[0]) != set(now[1]):  # noqa: ASYNC110 - memory tidies up
                     await asyncio.sleep(0.1)
             assert now[1] == {source: passages[source] for source in now[0]}

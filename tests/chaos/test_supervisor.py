@@ -249,7 +249,7 @@ async def test_a_bus_that_ends_again_while_it_is_provisioned_does_not_wait_for_t
     log = tmp_path / "data" / "logs" / "provision.log"
 
     async def said(word: str, times: int) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while log.read_text().count(word) < times:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 

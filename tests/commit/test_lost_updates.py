@@ -9,7 +9,7 @@ from memory_service.house import House
 from counterpoint.proto.memory import Get, Write
 
 AGENTS = 16
-SHORT, WHOLE = 60, 1000
+SHORT, WHOLE = 25, 1000
 COUNTERS = 16
 """Records that the agents change; so few that they are in each other's way."""
 in_full = (pytest.mark.slow, pytest.mark.timeout(1800))

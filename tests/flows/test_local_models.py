@@ -59,7 +59,7 @@ async def _both_roles(stack: Stack, project: str, model: str) -> None:
         await stack.ready("memory")
         code, said, _ = await reembed(stack.data_dir, model, "--rollback")
         assert (code, said["active"]) == (0, own)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             assert await best() == first
         code, _, why = await reembed(stack.data_dir, "file:/no/such/folder")
         assert (code, "is not a folder" in why) == (1, True)

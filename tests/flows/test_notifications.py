@@ -160,7 +160,7 @@ async def test_a_dead_letter_is_retried(telling: Stack, hook: HookReceiver) -> N
     async with front(telling) as http:
         await submit(http, "gone", "gone-1")
         await until(hook, lambda: len(of_task(hook, "gone-1")) >= 1)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not (letters := await dead_letters(http, "gone")):  # noqa: ASYNC110
                 await asyncio.sleep(0)
         (letter,) = letters

@@ -42,7 +42,7 @@ class Tasks:
         return await self.post("/v1/tasks", {"task_id": task_id, "kind": kind, "description": description, **more})
 
     async def until(self, task_id: str, state: str, waiting_for: str | None = None) -> Any:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while True:
                 params = {"project": self.project, "wait": "1"}
                 task = (await self._http.get(f"/v1/tasks/{task_id}", params=params)).json()

@@ -274,7 +274,7 @@ class TestTheSameTexts:
 
         async def waiting(connection: Any, tasks: int) -> None:
             blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'embeddings'"
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while await connection.fetchval(blocked) < tasks:  # noqa: ASYNC110 - a lock of the database has no event
                     await asyncio.sleep(0.01)
 

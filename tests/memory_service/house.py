@@ -176,7 +176,7 @@ class House:
         """The replies to commits applied as one batch, in which `queued` of them have a place of their own."""
         async with self.holding():
             asked = [asyncio.ensure_future(commit) for commit in commits]
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while self.committer.waiting < (queued or len(asked)):  # noqa: ASYNC110 - the queue has no event to wait for
                     await asyncio.sleep(0)
         return list(await asyncio.gather(*asked))

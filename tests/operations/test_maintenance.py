@@ -34,7 +34,7 @@ class Log:
 
     async def reached(self, number: int) -> list[str]:
         """The runs, as soon as there are so many."""
-        async with asyncio.timeout(10), self._more:
+        async with asyncio.timeout(60), self._more:
             await self._more.wait_for(lambda: len(self.runs) >= number)
         return self.runs
 

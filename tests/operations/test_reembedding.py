@@ -136,7 +136,7 @@ async def done(house: House, act: str = "status", model: str | None = None, **mo
 
 
 async def complete(house: House) -> dict[str, Any]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while (report := await done(house))["state"] == "filling":  # noqa: ASYNC110 - another task fills
             await asyncio.sleep(0.01)
     return report
@@ -152,7 +152,7 @@ async def meanings(house: House, project: str) -> dict[str, int]:
 
 
 async def forgotten(house: House, project: str, model: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while model in await meanings(house, project):  # noqa: ASYNC110 - another task forgets
             await asyncio.sleep(0.01)
 
@@ -349,7 +349,7 @@ async def test_a_change_whose_answer_is_lost_is_found_out_by_itself(
         raise Away("the database is away")
 
     async def until(field: str, value: str) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await done(house)).get(field) != value:  # noqa: ASYNC110 - another task finds it out
                 await asyncio.sleep(0.01)
 
@@ -416,7 +416,7 @@ async def test_a_model_that_fails_meanwhile_fails_no_write_and_is_asked_again(
     second.before = failing
     await ingest(house, project, documents(1, 2))
     assert (await meanings(house, project))[FIRST] == 15
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (report := await done(house))["problem"] is None:  # noqa: ASYNC110 - another task fills
             await asyncio.sleep(0.01)
     assert (report["state"], report["vectors"], report["problem"]) == ("filling", 10, "the provider is away")

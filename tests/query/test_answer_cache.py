@@ -384,7 +384,7 @@ async def test_a_commit_whose_end_nobody_heard_is_read_from_the_record(house: Ho
     async with house.superuser() as record, record.transaction():
         await record.execute("SELECT 1 FROM projects WHERE project = $1 FOR UPDATE", project)
         applying = asyncio.create_task(house.commits.apply(step))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not (pid := await record.fetchval(WAITING)):  # noqa: ASYNC110 - a lock of the database has no event
                 await asyncio.sleep(0.01)
         await record.execute("SELECT pg_terminate_backend($1)", pid)

@@ -88,7 +88,7 @@ async def rebuilt(house: House, project: str, tier: Any) -> dict[str, Any]:
     """Start a rebuild, and wait for its end."""
     origin = house.standing(project)
     found = await house.found("router", origin, Rebuild(tier=tier, start=True))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while found.report and found.report["state"] == "running":
             await asyncio.sleep(0.01)
             found = await house.found("router", origin, Rebuild(tier=tier))
@@ -215,7 +215,7 @@ async def test_a_second_rebuild_is_refused_while_the_first_one_runs(house: House
     with pytest.raises(Permanent, match="is being rebuilt: 0 of") as refused:
         projection.rebuild(project)
     assert refused.value.code == "conflict"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while first.state == "running":  # noqa: ASYNC110 - a rebuild has no event to wait for
             await asyncio.sleep(0.01)
     assert first.state == "done"

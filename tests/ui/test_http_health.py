@@ -32,7 +32,7 @@ def test_a_service_that_asks_for_nothing_and_has_nothing_is_away(
 async def test_every_service_of_the_stack_is_ready_and_searches_and_caches_are_counted(
     http: httpx.AsyncClient, project: str
 ) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while True:
             found = (await http.get("/v1/health", params={"project": project})).raise_for_status().json()
             if all(each["state"] == "ready" for each in found["services"]):

@@ -165,7 +165,7 @@ async def test_the_server_is_loaded_by_a_principal_alone_and_ends_with_the_route
             session = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
             async with http.stream("GET", "/mcp", headers=session) as stream:
                 await front.endpoint.close()
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(120):
                     async for _ in stream.aiter_raw():
                         pass
             late = await http.post("/mcp", json=INITIALIZE)
