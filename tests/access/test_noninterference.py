@@ -34,8 +34,8 @@ from counterpoint.proto.memory import (
     Write,
 )
 
-SEEDS = (1, 2)
-MORE_SEEDS = (3, 4, 5, 6, 7, 8, 9, 10)
+SEEDS = (1,)
+MORE_SEEDS = (2, 3, 4, 5, 6, 7, 8, 9, 10)
 TASKS, SOURCES, EPISODES, NODES = 2, 4, 6, 6
 WORDS = (
     "repair restart drop check open close read write move copy lose find the orders pipeline worker task table queue "

@@ -148,6 +148,7 @@ async def test_what_the_release_before_writes_is_part_of_the_log(log: Log) -> No
     assert not (await log.verify())["ok"]
 
 
+@pytest.mark.slow
 async def test_a_tree_of_many_tiles_is_read_again_as_it_was(log: Log) -> None:
     await log.story("t-1")
     await log.run(WAITING.format(count=70_000))

@@ -85,6 +85,7 @@ async def ingested(stack: Stack, project: str, docs: Path) -> tuple[int, dict[st
     return shown.exit_code, json.loads(shown.stdout or "{}")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_a_folder_that_memory_was_killed_over_is_there_once_and_whole(tmp_path: Path, project: str) -> None:
     passages = filled(tmp_path / "docs")

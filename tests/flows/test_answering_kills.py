@@ -26,7 +26,7 @@ from counterpoint.proto.memory import LogAfter
 KNOWLEDGE = Path(__file__).parents[2] / "examples" / "knowledge"
 QUESTION = "Who owns finance_daily and where are they reached?"
 SAID = "finance_daily is owned by team-finance, reached at #finance-data [1][2][3][4][5]."
-QUICK = ("after-generate", "after-end")
+QUICK = ("after-generate",)
 NODES = ("route", "retrieve", "evaluate", "generate", "validate")
 PLACES = [f"{when}-{node}" for node in (*NODES, "end") for when in ("before", "after")]
 

@@ -68,6 +68,7 @@ def _embeddings(outside: World) -> int:
     return sum("input" in body for body in outside.seen)
 
 
+@pytest.mark.slow
 async def test_the_house_changes_to_a_model_of_another_length_and_back(
     outward: Stack, outside: World, project: str
 ) -> None:

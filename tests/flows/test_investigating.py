@@ -36,7 +36,7 @@ FAILURE = {
     "project": "failing",
 }
 ACT = "Flush the name cache of the ldap.internal hosts with `nscd -i hosts`."
-QUICK = ("after-turn", "after-end")
+QUICK = ("after-turn",)
 PLACES = ["nowhere", *(f"{when}-{step}" for step in ("rules", "turn", "end") for when in ("before", "after"))]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import asyncpg
 import nats.js.errors
+import pytest
 import pytest_asyncio
 from agents.incident_reference import History, Standing, history, standing
 from agents.test_lineage_order import of
@@ -105,6 +106,7 @@ async def test_a_burst_during_which_lineage_is_killed_leaves_the_references_inci
     await assert_incidents(stack, record, wanted)
 
 
+@pytest.mark.slow
 async def test_a_backlog_that_waited_while_lineage_was_down_leaves_the_references_incidents(
     stack: Stack, outsider: Outsider, project: str, record: "asyncpg.Connection[asyncpg.Record]"
 ) -> None:

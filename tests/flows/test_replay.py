@@ -180,6 +180,7 @@ async def test_without_its_document_a_question_would_have_been_searched_again(ta
     assert "asks for more than was read" in step["difference"]["replayed"]
 
 
+@pytest.mark.slow
 async def test_another_policy_decides_otherwise(tasks: Tasks, tmp_path: Path) -> None:
     await fixed_before(tasks)
     policy = tmp_path / "policy.json"

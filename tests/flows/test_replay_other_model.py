@@ -162,6 +162,7 @@ async def test_what_was_learned_later_is_not_shown_to_the_model(tasks: Tasks, ou
     assert "later --now" not in prompts
 
 
+@pytest.mark.slow
 async def test_a_budget_that_ends_in_the_middle_ends_the_replay_and_a_larger_one_goes_on(
     tasks: Tasks, outside: World
 ) -> None:

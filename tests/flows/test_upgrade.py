@@ -90,6 +90,7 @@ def last_release(tmp_path_factory: pytest.TempPathFactory) -> Commands:
     return commands
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_the_services_of_the_last_release_are_replaced_under_traffic(
     tmp_path: Path, last_release: Commands

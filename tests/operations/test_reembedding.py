@@ -197,6 +197,7 @@ async def by_meaning(house: House, project: str) -> list[Any]:
     return [(item.body["source"], item.body["text"], round((item.scores or {})["cosine"], 5)) for item in items]
 
 
+@pytest.mark.slow
 async def test_every_answer_meanwhile_is_whole_and_of_one_model(
     house: House, project: str, models: dict[str, EmbeddingModel]
 ) -> None:

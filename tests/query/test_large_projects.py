@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from memory_service.house import House, task_body
 
 from counterpoint.client import Memory, put
@@ -69,6 +70,7 @@ async def worked(house: House, project: str, task_id: str, delegated: str) -> st
     return str(commit.model_dump())
 
 
+@pytest.mark.slow
 async def test_the_developer_works_and_says_that_it_did_not_see_all(house: House, project: str) -> None:
     await attempted(house, project, "t-before", 70)
     said = await worked(house, project, "t-now", await house.delegated(project, "t-now"))

@@ -66,6 +66,7 @@ CONTRACT = {
     "/v1/tasks/{task_id}/replay/calls": {"post"},
     "/v1/tasks/{task_id}/replay/queries": {"post"},
     "/v1/tasks/{task_id}/model-token": {"post"},
+    "/v1/tasks/{task_id}/draft": {"get"},
     "/v1/audit/verify": {"get", "post"},
     "/v1/audit/proofs/{task_id}": {"get"},
     "/v1/audit/leaves": {"get"},

@@ -56,6 +56,19 @@ async def test_a_principal_without_a_role_in_the_project_is_refused_everywhere(f
         "/v1/documents": {"source": "a", "text": "x"},
         "/v1/links": {"relation": "same", "tasks": ["a", "b"]},
         "/v1/incident-settings": {"quiet_s": 60},
+        "/v1/tasks/{task_id}/replay/calls": {
+            "key": "x",
+            "deadline_s": 1,
+            "messages": [{"role": "user", "content": "x"}],
+            "commit_id": "x",
+            "model": "x",
+            "budget": {"tokens": 1},
+            "max_tokens": 1,
+        },
+        "/v1/tasks/{task_id}/replay/queries": {
+            "commit_id": "x",
+            "queries": [{"op": "get", "store": "tasks", "id": "x"}],
+        },
     }
     query = {"item": "x", "name": "x", "relation": "same", "task": ["a", "b"]}
     async with front.as_principal("elsewhere", projects=["billing"]) as elsewhere:
