@@ -134,9 +134,8 @@ async def come_to(http: httpx.AsyncClient, vectors: int) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize(
-    ("documents", "kills"), [pytest.param(1, 1, id="short"), pytest.param(60, 10, id="long", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("documents", "kills"), [pytest.param(3, 3, id="short"), pytest.param(60, 10, id="long")])
 async def test_a_change_of_the_model_survives_kills_and_no_read_fails(project: str, documents: int, kills: int) -> None:
     with tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
         stack = Stack(Path(folder) / "data", http_port=0)

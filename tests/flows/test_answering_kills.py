@@ -26,7 +26,6 @@ from counterpoint.proto.memory import LogAfter
 KNOWLEDGE = Path(__file__).parents[2] / "examples" / "knowledge"
 QUESTION = "Who owns finance_daily and where are they reached?"
 SAID = "finance_daily is owned by team-finance, reached at #finance-data [1][2][3][4][5]."
-QUICK = ("after-generate",)
 NODES = ("route", "retrieve", "evaluate", "generate", "validate")
 PLACES = [f"{when}-{node}" for node in (*NODES, "end") for when in ("before", "after")]
 
@@ -74,9 +73,8 @@ async def dying() -> AsyncIterator[Dying]:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(
-    "place", [pytest.param(place, marks=() if place in QUICK else pytest.mark.slow) for place in ("nowhere", *PLACES)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["nowhere", *PLACES])
 async def test_a_developer_killed_at_a_node_has_one_effect(dying: Dying, place: str) -> None:
     order, before = dying.orders / place, len(dying.outside.seen)
     if place != "nowhere":
