@@ -28,7 +28,7 @@ from counterpoint.proto.memory import GatewayToken as Wanted
 async def asked(
     house: House, caller: str, origin: Origin, *, reads: int = 0, purpose: TokenPurpose = "model"
 ) -> QueryReply:
-    """What memory says to who asks for a token."""
+    """The reply to a request for a token."""
     request = QueryRequest(origin=origin, gateway=Wanted(purpose=purpose, reads=reads))
     return QueryReply.model_validate_json(await house.door.query(caller, request.model_dump_json().encode()))
 
@@ -41,7 +41,7 @@ async def token(house: House, origin: Origin, **how: Any) -> str:
 
 
 async def code(house: House, caller: str, origin: Origin, **how: Any) -> str:
-    """What the refusal says."""
+    """The detail of the refusal."""
     reply = await asked(house, caller, origin, **how)
     assert reply.token is None
     assert reply.refusal is not None

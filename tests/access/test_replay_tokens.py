@@ -23,14 +23,14 @@ BUDGET = Budget(usd=Decimal("0.1"))
 
 
 async def asked(house: House, origin: Origin, commit_id: str, caller: str = "router", **more: Any) -> CommandReply:
-    """What memory says to who asks for a token."""
+    """The reply to a request for a token."""
     command = IssueReplayToken(**{"task_id": "t-1", "commit_id": commit_id, "job": JOB, "budget": BUDGET, **more})
     request = CommandRequest(origin=origin, command=command)
     return CommandReply.model_validate_json(await house.door.command(caller, request.model_dump_json().encode()))
 
 
 async def code(house: House, origin: Origin, commit_id: str, **more: Any) -> str:
-    """What the refusal says."""
+    """The detail of the refusal."""
     reply = await asked(house, origin, commit_id, **more)
     assert reply.token is None
     assert reply.refusal is not None

@@ -35,7 +35,7 @@ async def principal(house: House, name: str, project: str, roles: tuple[Any, ...
 
 
 async def issued(house: House, project: str, name: str | None = PERSON, **asked: Any) -> CommandReply:
-    """What memory says to a principal who asks for a token for a tool."""
+    """The reply to the request of a principal for the token of a tool."""
     command = IssueEditorToken(**{"task_id": "t-1", "minutes": 60, **asked})
     request = CommandRequest(origin=house.standing(project, principal=name), command=command)
     return CommandReply.model_validate_json(await house.door.command("router", request.model_dump_json().encode()))
@@ -56,7 +56,7 @@ async def code(house: House, project: str, name: str | None = PERSON, **asked: A
 
 
 async def said(url: str, key: str) -> str | None:
-    """What the model says to a client of OpenAI's."""
+    """The reply of the model to a client of OpenAI."""
     async with AsyncOpenAI(base_url=url, api_key=key, max_retries=0) as client:
         made = await client.chat.completions.create(model=PRICED, messages=QUESTION, max_tokens=100)
         return made.choices[0].message.content

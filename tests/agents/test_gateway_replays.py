@@ -40,7 +40,7 @@ class Replaying:
 
 
 async def said(url: str, model: str, holder: Holder, key: str = "1") -> Generated:
-    """What a model answers to the question."""
+    """The reply of a model to the question."""
     asking = Gateway(url, model=model)
     try:
         return await asking.generate(holder, QUESTION, key=key, deadline_s=10, max_tokens=100)

@@ -123,17 +123,7 @@ def gateway_of_job(
     """Return the grant of a gateway token for a job of memory's own, which has neither task nor message: see `JOB`.
 
     A replay of a `service` is one too, with a `budget`."""
-    grant = Grant(
-        audience=service,
-        project=project,
-        task=None,
-        message=f"{JOB}{job}",
-        rights=frozenset(),
-        sends=frozenset(),
-        clearance=clearance,
-        agents=frozenset(),
-        expires_at=expires_at,
-    )
+    grant = _without_rights(service, project, None, f"{JOB}{job}", clearance, expires_at)
     return _of_gateway(policy, grant, "model", clearance, expires_at).model_copy(update={"budget": budget})
 
 
@@ -141,18 +131,25 @@ def gateway_of_editor(
     policy: Policy, project: str, task: str, principal: str, clearance: int, expires_at: datetime
 ) -> Grant:
     """Return the grant of a gateway token for the tools of a principal that works on a task: see `EDITOR`."""
-    grant = Grant(
-        audience=principal,
+    grant = _without_rights(principal, project, task, f"{EDITOR}{principal} {task}", clearance, expires_at)
+    return _of_gateway(policy, grant, "model", clearance, expires_at)
+
+
+def _without_rights(
+    audience: str, project: str, task: str | None, message: str, clearance: int, expires_at: datetime
+) -> Grant:
+    """Return a grant that reads, writes and sends nothing."""
+    return Grant(
+        audience=audience,
         project=project,
         task=task,
-        message=f"{EDITOR}{principal} {task}",
+        message=message,
         rights=frozenset(),
         sends=frozenset(),
         clearance=clearance,
         agents=frozenset(),
         expires_at=expires_at,
     )
-    return _of_gateway(policy, grant, "model", clearance, expires_at)
 
 
 def editing_principal(message_id: str) -> str | None:
