@@ -157,7 +157,7 @@ class MemoryProcess:
 
     def _core(self, keys: SigningKeys) -> CoreComponents:
         settings, connection = self._settings, self.service.connection
-        origins = OriginCache(settings.read_set_items)
+        origins = OriginCache(settings.read_set_items // 4)
         self._causes = InboundMessages(self._database, self._rules, origins)
         self._epochs = Epochs(self._database, self._rules, lambda: self._lease.valid_acquisition)
         self._relay = Relay(

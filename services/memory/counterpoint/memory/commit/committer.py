@@ -38,7 +38,7 @@ from counterpoint.proto.memory import CommitReply
 log = structlog.get_logger()
 
 BATCH = 48
-_REMEMBERED = 10_000
+_REMEMBERED = 4_000
 """Number of applied steps that are answered from RAM."""
 
 _STOPPING = "memory is stopping"

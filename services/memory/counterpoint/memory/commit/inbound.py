@@ -21,7 +21,7 @@ from counterpoint.proto.tasks import ENDED
 ENDED_WITHIN_S = 1.0
 """Seconds after the end of a task until every process of memory refuses its capabilities."""
 
-_REMEMBERED = 50_000
+_REMEMBERED = 10_000
 
 _SQL = load_statements(__package__)
 

@@ -13,7 +13,7 @@ from counterpoint.proto.memory import Ref
 Key = tuple[str, str, int, int]
 """Caller, inbound message id, fence, run of the handler."""
 
-_FENCES = 50_000
+_FENCES = 10_000
 """Number of messages whose newest delivery is kept in RAM; the record has it for every applied one."""
 
 COMMITS_USED = "commits"
