@@ -25,6 +25,7 @@ from counterpoint.proto.memory import (
     CostReport,
     Costs,
     Get,
+    OrganisationReport,
     QueryResult,
 )
 from counterpoint.proto.messages import Message
@@ -55,6 +56,7 @@ class House(FakeMemory):
     looked_at: asyncio.Event = field(default_factory=asyncio.Event)
     report: dict[str, Any] = field(default_factory=dict)
     costs: Callable[[Costs], CostReport] = lambda query: CostReport(by=query.by)
+    organisation: OrganisationReport = field(default_factory=lambda: OrganisationReport(everywhere=False))
     asked: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -155,6 +157,8 @@ class House(FakeMemory):
 
     def reported(self, grant: Grant, query: Any) -> QueryResult:
         """What an operator or auditor asks is answered with `report`."""
+        if query.op == "organisation_limits":
+            return self._organisation(grant)
         store = "projections" if query.op in OPERATED else "spend" if query.op == "costs" else "actions"
         rule = diode.read(policy(), grant, store)
         if rule is not None:
@@ -163,6 +167,13 @@ class House(FakeMemory):
             self.asked.append(query)
         report = self.costs(query).model_dump(mode="json") if query.op == "costs" else self.report
         return QueryResult(tier="graph", plan=query.op, took_us=7, report=report)
+
+    def _organisation(self, grant: Grant) -> QueryResult:
+        rule = diode.read(policy(), grant, "limits")
+        if rule is not None:
+            raise Denied(rule, "the right to read limits")
+        report = self.organisation.model_dump(mode="json", exclude_none=True)
+        return QueryResult(tier="record", plan="aggregate", took_us=7, report=report)
 
     def command(self, request: CommandRequest) -> CommandReply:
         """Retry a dead letter, or note the command and answer with `report`."""

@@ -174,7 +174,8 @@ async def test_a_budget_that_ends_in_the_middle_ends_the_replay_and_a_larger_one
     (delivery,) = report["model"]["deliveries"]
     assert "the budget of the replay" in delivery["stopped"]
     assert report["model"]["replayed_cost"] == {
-        "calls": 1, "usd": "0", "tokens": 25, "unpriced": 1, "kept": 0, "kept_usd": "0"
+        "calls": 1, "usd": "0", "tokens": 25, "unpriced": 1, "kept": 0, "kept_usd": "0",
+        "seconds": report["model"]["replayed_cost"]["seconds"],
     }  # fmt: skip
     assert len(outside.seen) == called + 1
     developed = {each["step"]: each["verdict"] for each in report["steps"] if each["service"] == "developer"}
@@ -330,3 +331,68 @@ async def test_a_task_of_another_project_is_not_found(tasks: Tasks) -> None:
     assert done.exit_code == 1
     assert "is not a task of project elsewhere" in done.output
     assert (await costs(tasks, "elsewhere-replay"))["calls"] == 0
+
+
+QUESTIONS = (
+    "On which day is the machine descaled?",
+    "On which day is the coffee machine descaled?",
+    "The coffee machine is descaled on which day?",
+)
+
+
+def estimate(body: Any) -> int:
+    """What is reserved for a call, in tokens."""
+    return 64 + int(body["max_tokens"]) + sum(len(each["content"].encode()) + 16 for each in body["messages"])
+
+
+@pytest.mark.slow
+async def test_many_tasks_are_replayed_by_another_model_under_one_budget(tasks: Tasks, outside: World) -> None:
+    many = Tasks.__new__(Tasks)
+    many.where, many.project, many._http = [*tasks.where[:4], "--project", "regressed"], "regressed", tasks._http
+    none = await many.run("replay", "--all", "--model", OTHER)
+    assert (none.exit_code, "There is no ended task to replay." in none.output) == (0, True)
+    for source, text in KNOWLEDGE.items():
+        await many.post("/v1/documents", {"source": source, "text": text})
+    outside.script = lambda messages: "The machine is descaled on Mondays. [1]"
+    await many.submit("idle", "develop", "Write a job that descales", budget={"tokens": 1})
+    await many.post("/v1/tasks/idle/cancel", {"reason": "no longer needed"})
+    await many.until("idle", "cancelled")
+    silent = await many.replay("--all", "--model", OTHER)
+    assert (silent["regression"]["without_model"], silent["tasks"]) == (1, [])
+    for number, question in enumerate(QUESTIONS):
+        made = await many.submit(f"q-{number}", "question", question)
+        assert made["state"] == "completed", made
+    called = len(outside.seen)
+    whole = await many.replay("--all", "--model", OTHER)
+    assert [each["task_id"] for each in whole["tasks"]] == ["q-0", "q-1", "q-2"]
+    regression, bodies = whole["regression"], outside.seen[called:]
+    assert (regression["tasks"], regression["replayed"], regression["not_run"]) == (4, 3, 0)
+    assert regression["verdicts"] == {"same": 3}
+    assert regression["replayed_cost"]["calls"] == len(bodies) >= 3
+    assert regression["recorded_cost"]["seconds"] > 0
+    again = await many.run("replay", "--all", "--model", OTHER)
+    assert "3 of 3 tasks decided the same." in again.output
+    assert f"{len(bodies)} calls had been made by an earlier replay, so that this one paid 0" in again.output
+    assert "4 of 4: q-2 same, 0" in again.stderr
+    assert len(outside.seen) == called + len(bodies)
+    # The budget covers the first task and no more.
+    first = len(bodies) // 3
+    budget = max(25 * number + estimate(body) for number, body in enumerate(bodies[:first]))
+    stopped = await many.replay("--all", "--model", UNPRICED, "--tokens", str(budget), code=1)
+    regression = stopped["regression"]
+    assert (regression["verdicts"], regression["not_run"]) == ({"same": 1, "stopped": 1}, 1)
+    assert "the budget of the replay" in regression["stopped"]
+    shown = await many.run("replay", "--all", "--model", UNPRICED, "--tokens", str(budget))
+    assert "1 task not run; run it again to go on" in shown.output
+    assert "| q-1 | stopped | the budget of the replay" in shown.output
+    paid = len(outside.seen)
+    on = await many.replay("--all", "--model", UNPRICED, "--tokens", "100000")
+    assert on["regression"]["verdicts"] == {"same": 3}
+    assert on["regression"]["replayed_cost"]["kept"] == paid - called - len(bodies)
+    outside.script = lambda messages: "NO ANSWER"
+    different = await many.run("replay", "--all", "--model", OTHER, "--again")
+    assert different.exit_code == 0, different.output
+    assert "0 of 3 tasks decided the same." in different.output
+    assert "| q-2 | different | developer: `messages" in different.output
+    late = await many.replay("--all", "--since", "2999-01-01", "--model", OTHER)
+    assert late["regression"]["tasks"] == 0

@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 from ui.cli_server import Played
 
-from counterpoint.cli.commands.costs import dollars
 from counterpoint.cli.main import app
+from counterpoint.cli.render.limits import dollars
 
 URL = "/v1/costs"
 
@@ -53,12 +53,27 @@ def test_no_calls_and_an_unknown_group(api: Played) -> None:
 
 def test_every_project_is_summed_up(api: Played) -> None:
     api.on("GET /v1/principals", (200, {"items": [{"projects": ["orders", "*"]}]}))
-    api.on(f"GET {URL}", (200, report("project")), (200, report("project", line("orders", "0.25"), total="0.25")))
+    played = (200, report("project")), (200, report("project", line("orders", "0.25"), total="0.25"))
+    api.on(f"GET {URL}", *played, *played)
+    limit = {
+        "scope": "organisation",
+        "everywhere": True,
+        "period": "month",
+        "usd": "20",
+        "by": "me",
+        "used_usd": "0.25",
+    }
+    limit |= {"used_tokens": 9, "reached": False, "most_used": "orders", "reached_at": "2026-11-29T10:00:00Z"}
+    api.on("GET /v1/limits", (200, {"items": [{"scope": "project"}, limit]}))
+    code, shown = run(api, "--by", "project")
+    assert (code, "organisation (all projects) month 0.25 of 20 - - orders" in " ".join(shown.split())) == (0, True)
+    api.asked.clear()
     code, shown = run(api, "--by", "project", "--json")
     assert code == 0
     said = json.loads(shown)
     assert [each["key"] for each in said["lines"]] == ["orders"]
     assert (said["total"]["usd"], said["total"]["calls"]) == ("0.25", 6)
+    assert said["organisation_limits"] == [limit]
     assert [each.params["project"] for each in api.asked if each.path == URL] == ["default", "orders"]
 
 

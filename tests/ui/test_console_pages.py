@@ -184,6 +184,17 @@ async def test_costs_by_group_with_limits_that_are_set_and_removed(story: Story,
     await limits.get_by_role("button", name="Remove the limit for the project, a month").click()
     await page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     await expect(page.get_by_text("No limit is set.")).to_be_visible()
+    await page.get_by_role("button", name="Set a limit…").click()
+    await dialog.get_by_label("For", exact=True).select_option("organisation")
+    await dialog.get_by_label("Name").fill("consoles")
+    await dialog.get_by_label("Projects").fill(f"{story.project}, elsewhere")
+    await dialog.get_by_label("Tokens", exact=True).fill("900")
+    await dialog.get_by_role("button", name="Set").click()
+    name = f"consoles of the organisation (elsewhere, {story.project}), in all"
+    await expect(limits.get_by_text(name)).to_be_visible()
+    await limits.get_by_role("button", name=f"Remove the limit for {name}").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    await expect(page.get_by_text("No limit is set.")).to_be_visible()
 
 
 async def test_nothing_of_another_project_is_shown_by_its_id(story: Story, opened: Any) -> None:

@@ -11,8 +11,15 @@ from ui.cli_server import Played
 from ui.http_front import Running
 
 from counterpoint.cli.main import app
-from counterpoint.proto.limits import LIMITS_MAX, LimitKey, bounds, spend_record_id
-from counterpoint.proto.memory import CostLine, CostReport, Costs
+from counterpoint.proto.limits import (
+    LIMITS_MAX,
+    ORGANISATION_LIMITS_MAX,
+    LimitKey,
+    StoredOrganisationLimit,
+    bounds,
+    spend_record_id,
+)
+from counterpoint.proto.memory import CostLine, CostReport, Costs, OrganisationLimitUse, OrganisationReport, ProjectUse
 
 URL = "/v1/limits"
 
@@ -151,6 +158,62 @@ async def test_a_project_has_so_many_limits_at_most(front: Running) -> None:
     assert (refused.status_code, "the maximum" in refused.text) == (422, True)
 
 
+async def test_limits_of_the_organisation_are_set_by_an_administrator_of_all_projects(front: Running) -> None:
+    url = f"{URL}/organisation"
+    body = {"name": "team", "projects": ["orders", "billing", "orders"], "usd": "50", "period": "month"}
+    made = await front.me.put(url, json=body)
+    assert (made.status_code, made.json()["projects"]) == (200, ["billing", "orders"])
+    assert (await front.me.put(url, json=body | {"usd": "60"})).json()["usd"] == "60"
+    assert (await front.me.put(url, json={"tokens": 10**9})).json()["scope"] == "organisation"
+    for more in ({"projects": (PROJECT,)}, {"kind": "agent"}):
+        async with front.as_principal(f"other-{len(more)}-{[*more]}", "admin", "operate", "read", **more) as other:
+            assert (await other.put(url, json=body)).status_code == 403
+            assert (await other.delete(url, params={"name": "team", "period": "month"})).status_code == 403
+    async with front.as_principal("operator", "operate", "read") as operator:
+        assert (await operator.put(url, json=body)).status_code == 403
+    for wrong, field in (
+        ({"usd": "1", "name": "team"}, "name and projects must be given together"),
+        ({"name": "team", "projects": ["a"]}, "usd or tokens"),
+        ({"usd": "1", "name": "team", "projects": ["A b"]}, "projects"),
+        ({"usd": "-1"}, "usd"),
+    ):
+        refused = await front.me.put(url, json=wrong)
+        assert (refused.status_code, field in refused.text) == (422, True)
+    assert (await front.me.delete(url, params={"name": "team", "period": "month"})).json()["usd"] == "60"
+    assert (await front.me.delete(url, params={"name": "team", "period": "month"})).status_code == 404
+
+
+async def test_the_organisation_has_so_many_limits_at_most(front: Running) -> None:
+    for n in range(ORGANISATION_LIMITS_MAX):
+        stored = {"scope": "organisation", "name": f"n{n}", "projects": ["a"], "tokens": 1, "by": "me"}
+        front.house.put("organisation_limits", f"limit-{n}", stored | {"at": NOW.isoformat()})
+    refused = await front.me.put(f"{URL}/organisation", json={"tokens": 1})
+    assert (refused.status_code, "the maximum" in refused.text) == (422, True)
+
+
+async def test_the_list_has_the_limits_of_the_organisation_as_far_as_the_caller_may_see(front: Running) -> None:
+    used(front)
+    limit = StoredOrganisationLimit(usd=Decimal(20), period="day", by="ana", at=NOW)
+    since, until = bounds("day", NOW)
+    assert since is not None
+    assert until is not None
+    spent = Decimal(20) * Decimal((NOW - since) / (until - since)) * 2
+    uses = (ProjectUse(project=PROJECT, usd=Decimal(1)), ProjectUse(project="x", usd=round(spent, 6) - 1, tokens=7))
+    all_uses = OrganisationLimitUse(limit=limit, reached=False, uses=uses)
+    front.house.organisation = OrganisationReport(everywhere=True, limits=(all_uses,))
+    (shown,) = (await front.me.get(URL)).json()["items"]
+    assert (shown["scope"], shown["used_tokens"], shown["most_used"], len(shown["uses"])) == ("organisation", 7, "x", 2)
+    assert abs(timestamp(shown["reached_at"]) - (since + (until - since) / 2).timestamp()) < 5
+    own = OrganisationLimitUse(limit=limit, reached=False, uses=uses[:1])
+    front.house.organisation = OrganisationReport(everywhere=False, limits=(own,))
+    (shown,) = (await front.me.get(URL)).json()["items"]
+    assert (shown["used_usd"], shown["uses"], shown["reached"]) == ("1", [], False)
+    assert not {"most_used", "reached_at"} & shown.keys(), "a forecast would tell what the others spend"
+    front.house.organisation = OrganisationReport(everywhere=False, limits=(own.model_copy(update={"reached": True}),))
+    (shown,) = (await front.me.get(URL)).json()["items"]
+    assert (shown["reached"], timestamp(shown["reached_at"])) == (True, NOW.timestamp())
+
+
 def run(api: Played, *words: str) -> tuple[int, str]:
     done = CliRunner().invoke(app, ["limit", *words, *api.options()], env={"COLUMNS": "120"})
     return done.exit_code, " ".join(done.output.split())
@@ -186,15 +249,42 @@ def test_the_commands_send_what_was_named(api: Played) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("set", "planet", "--usd", "1"), "a scope is one of project, agent, session, task, not planet"),
+        (("set", "planet", "--usd", "1"), "a scope is one of organisation, project, agent, session, task, not planet"),
         (("set", "project", "orders", "--usd", "1"), "--project selects the project"),
         (("set", "task", "t-1"), "a limit needs an amount: --usd, --tokens, --soft-usd or --soft-tokens"),
+        (("set", "organisation", "--soft-usd", "1"), "a limit of the organisation has no soft amount"),
+        (("set", "organisation", "team", "--usd", "1"), "a limit of some projects needs a name and --projects"),
+        (("set", "organisation", "--usd", "1", "--projects", "a,b"), "needs a name and --projects"),
+        (("set", "project", "--usd", "1", "--projects", "a"), "--projects is for limits of the organisation"),
         (("remove", "task", "--per", "week"), "a period is one of day, month, total, not week"),
     ],
 )
 def test_wrong_words_are_refused_before_anything_is_sent(api: Played, words: tuple[str, ...], problem: str) -> None:
     code, shown = run(api, *words)
     assert (code, problem in shown, api.asked) == (2, True, [])
+
+
+def test_the_commands_on_limits_of_the_organisation(api: Played) -> None:
+    limit = {"scope": "organisation", "period": "month", "usd": "50", "by": "me", "at": "2026-03-02T03:00Z"}
+    named = limit | {"name": "team", "projects": ["a", "b"]}
+    api.on(f"PUT {URL}/organisation", (200, limit | {"projects": []}), (200, named))
+    api.on(f"DELETE {URL}/organisation", (200, named))
+    seen = {"used_usd": "1", "used_tokens": 5, "uses": []}
+    items = [
+        limit | seen | {"everywhere": False, "reached": True},
+        named | seen | {"everywhere": True, "reached": False},
+    ]
+    api.on(f"GET {URL}", (200, {"items": items, "next_cursor": None}))
+    described = "organisation (all projects): 50 USD a month"
+    assert run(api, "set", "organisation", "--usd", "50", "--per", "month") == (0, described)
+    words = ("set", "organisation", "team", "--projects", "a, b", "--usd", "50", "--per", "month")
+    assert run(api, *words) == (0, "organisation team (a, b): 50 USD a month")
+    assert [each.body["projects"] for each in api.asked] == [[], ["a", "b"]]
+    assert run(api, "remove", "organisation", "team", "--per", "month")[0] == 0
+    code, shown = run(api, "list", "--project", "orders")
+    assert code == 0
+    assert "organisation (all projects, used here) month 1.00 of 50 - - - reached" in shown
+    assert "organisation (team) month 1.00 of 50 - - - -" in shown
 
 
 def test_the_list_shows_what_was_used(api: Played) -> None:

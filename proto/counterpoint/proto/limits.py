@@ -1,18 +1,23 @@
-"""Limits of what model calls may cost, by project, agent, session or task, and by day, month or in all."""
+"""Limits of what model calls may cost: of projects, agents, sessions, tasks and the organisation, by day, month or in
+all."""
 
 import hashlib
 from datetime import datetime, timedelta
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from counterpoint.proto.messages import ProjectName, Shape, Time, Usd
 
 STORE = "limits"
 LIMITS_MAX = 200
 """Maximum number of limits of a project. Each call reads them all."""
+ORGANISATION_STORE = "organisation_limits"
+ORGANISATION_LIMITS_MAX = 50
+"""Maximum number of limits of the organisation. Each commit of a call reads them all."""
 
 LimitScope = Literal["project", "agent", "session", "task"]
+AnyLimitScope = LimitScope | Literal["organisation"]
 LimitPeriod = Literal["day", "month", "total"]
 LimitName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """An agent, or the id of a session or task."""
@@ -56,6 +61,54 @@ class SpendLimit(LimitKey):
             if soft is not None and hard is not None and soft >= hard:
                 raise ValueError(f"soft_{unit} must be less than {unit}")
         return self
+
+
+class OrganisationLimitKey(Shape):
+    """The key of a limit of the organisation: the name of its set of projects, none for all projects."""
+
+    scope: Literal["organisation"] = "organisation"
+    name: LimitName | None = None
+    period: LimitPeriod = "total"
+
+    @property
+    def record_id(self) -> str:
+        """Return the id of the record in the store `organisation_limits`."""
+        return hashed_id("limit", self.scope, self.name or "", self.period)
+
+
+class OrganisationLimit(OrganisationLimitKey):
+    """A limit on what the calls of several projects cost together: of all, or of the named set `projects`.
+
+    It has no soft amounts: a project's gateway would learn what other projects have used.
+    """
+
+    projects: tuple[ProjectName, ...] = Field(default=(), max_length=200)
+    usd: Usd | None = Field(default=None, ge=0)
+    tokens: int | None = Field(default=None, ge=0, le=10**12)
+
+    @field_validator("projects")
+    @classmethod
+    def _distinct(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(sorted(set(value)))
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.usd is None and self.tokens is None:
+            raise ValueError("usd or tokens must be given")
+        if (self.name is None) != (not self.projects):
+            raise ValueError("name and projects must be given together; without both the limit is of all projects")
+        return self
+
+    def covers(self, project: str) -> bool:
+        """Whether the calls of a project count."""
+        return not self.projects or project in self.projects
+
+
+class StoredOrganisationLimit(OrganisationLimit):
+    """A record of the store `organisation_limits`."""
+
+    by: str
+    at: Time
 
 
 class StoredLimit(SpendLimit):

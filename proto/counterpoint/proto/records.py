@@ -10,7 +10,7 @@ from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.errors import Problem
 from counterpoint.proto.incident_settings import StoredIncidentSettings
-from counterpoint.proto.limits import StoredLimit
+from counterpoint.proto.limits import StoredLimit, StoredOrganisationLimit
 from counterpoint.proto.line import Action
 from counterpoint.proto.links import Link
 from counterpoint.proto.messages import Shape, Time
@@ -71,6 +71,7 @@ MODELS: Mapping[str, type[Shape]] = {
     "jobs": OwnedNode,
     "limits": StoredLimit,
     "links": Link,
+    "organisation_limits": StoredOrganisationLimit,
     "principals": Principal,
     "providers": Provider,
     "revocations": Revocation,

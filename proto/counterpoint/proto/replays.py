@@ -45,13 +45,15 @@ class ReplayCall(TextCall):
     """A call of `model` in place of the one that a recorded delivery called, paid by the sandbox of the project.
 
     `commit_id` is the last commit of the delivery, `read` what it was given besides what the record has. `budget` is
-    what all calls for the task by this model may cost; those of another `run` are made anew.
+    what all calls for the task by this model may cost; those of another `run` are made anew. Calls for the tasks of one
+    `regression` run have its budget in common.
     """
 
     commit_id: str = Field(max_length=64)
     model: str = Field(min_length=1, max_length=200)
     budget: Budget
     run: str = Field(default="", max_length=64)
+    regression: str | None = Field(default=None, min_length=1, max_length=64)
     read: tuple[Ref, ...] = Field(default=(), max_length=10_000)
 
     @model_validator(mode="after")

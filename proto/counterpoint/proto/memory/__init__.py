@@ -24,6 +24,12 @@ from counterpoint.proto.memory.operations import (
     TakeBackPreview,
     TakenBack,
 )
+from counterpoint.proto.memory.organisation import (
+    OrganisationLimits,
+    OrganisationLimitUse,
+    OrganisationReport,
+    ProjectUse,
+)
 from counterpoint.proto.memory.query import (
     AsOf,
     CostGroup,
@@ -95,9 +101,13 @@ __all__ = [
     "MemoryQuery",
     "MemoryRadius",
     "MessageDied",
+    "OrganisationLimitUse",
+    "OrganisationLimits",
+    "OrganisationReport",
     "Origin",
     "Outgoing",
     "PreviewedRecord",
+    "ProjectUse",
     "Prove",
     "QueryPlan",
     "QueryReply",

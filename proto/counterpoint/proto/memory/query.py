@@ -9,6 +9,7 @@ from pydantic import Field
 from counterpoint.proto.memory.audit import AuditQuery
 from counterpoint.proto.memory.health import Health
 from counterpoint.proto.memory.operations import Rebuild, Reembed
+from counterpoint.proto.memory.organisation import OrganisationLimits
 from counterpoint.proto.memory.request import Item, Origin, Ref, Refusal
 from counterpoint.proto.memory.steps import RecordedAnswer, RecordedStep
 from counterpoint.proto.messages import Shape, Time, Usd
@@ -179,6 +180,7 @@ MemoryQuery = Annotated[
     | LogAfter
     | Dependents
     | Costs
+    | OrganisationLimits
     | Cypher
     | Rebuild
     | Reembed

@@ -9,6 +9,7 @@ from counterpoint.cli.command import Panel, command
 from counterpoint.cli.errors import UsageError
 from counterpoint.cli.options import Limit
 from counterpoint.cli.projects import list_projects
+from counterpoint.cli.render.limits import dollars, limits_table
 from counterpoint.cli.render.table import table
 from counterpoint.cli.session import CommandSession
 
@@ -32,7 +33,7 @@ def costs(
 ) -> None:
     """Sum up what model calls cost, the most expensive group first, or the latest day.
 
-    `--by project` without `--project` sums up every project.
+    `--by project` without `--project` sums up every project, and shows the limits of the organisation.
     """
     if by not in GROUPS:
         raise UsageError(f"costs are grouped by {', '.join(GROUPS)}, not {by}")
@@ -54,7 +55,14 @@ def _all_projects(api: "ApiClient", asked: dict[str, Any], limit: int) -> dict[s
     totals = [each["total"] for each in found]
     total: dict[str, Any] = {name: sum(each[name] for each in totals) for name in _COUNTS}
     total |= {name: str(sum(Decimal(each[name]) for each in totals)) for name in _AMOUNTS}
-    return {"by": "project", "lines": lines[:limit], "total": total, "truncated": len(lines) > limit}
+    limits = [each for each in api.get("/v1/limits")["items"] if each["scope"] == "organisation"]
+    return {
+        "by": "project",
+        "lines": lines[:limit],
+        "total": total,
+        "truncated": len(lines) > limit,
+        "organisation_limits": limits,
+    }
 
 
 def _shown(report: dict[str, Any]) -> "RenderableType":
@@ -62,7 +70,13 @@ def _shown(report: dict[str, Any]) -> "RenderableType":
     if len(rows) > 1 or report["truncated"]:
         rows.append(_row("total", report["total"]))
     heads = (report["by"], "USD", "calls", "tokens in", "tokens out", "notes")
-    return table(heads, rows, "no model calls", report["truncated"])
+    sums = table(heads, rows, "no model calls", report["truncated"])
+    limits = report.get("organisation_limits")
+    if not limits:
+        return sums
+    from rich.console import Group
+
+    return Group(sums, "", limits_table(limits))
 
 
 def _row(key: str, line: dict[str, Any]) -> tuple[str, ...]:
@@ -79,10 +93,3 @@ def _row(key: str, line: dict[str, Any]) -> tuple[str, ...]:
         f"{line['output_tokens']:,}",
         "; ".join(filter(None, notes)),
     )
-
-
-def dollars(amount: str) -> str:
-    """Return an amount with two decimals, or as many as it needs for two significant digits."""
-    value = Decimal(amount)
-    digits = 2 if not value or abs(value) >= 1 else max(2, 1 - value.adjusted())
-    return f"{value:,.{digits}f}"

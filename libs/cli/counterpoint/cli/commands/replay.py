@@ -10,16 +10,16 @@ from uuid import uuid4
 import typer
 
 from counterpoint.cli.command import Panel, command
-from counterpoint.cli.errors import ApiError, Exit, UsageError
+from counterpoint.cli.errors import Exit, UsageError
 from counterpoint.cli.options import check_id
 from counterpoint.cli.session import CommandSession
 
 if TYPE_CHECKING:
     from counterpoint.cli.api import ApiClient
+    from counterpoint.cli.replay.many import ManyReplays
     from counterpoint.cli.replay.processes import ReplayProcesses
     from counterpoint.proto.tasks import Budget
 
-ENDED = ("completed", "failed", "cancelled")
 POLICY_PARTS = ("calibration", "limits")
 BUDGET_USD = 0.25
 
@@ -60,17 +60,17 @@ def replay(
     """Rebuild what each step of an ended task was given, and run its decisions again. Nothing is written or sent.
 
     With --model the calls of models are made again by another one. They are all that is sent, and the project
-    PROJECT-replay pays for them. Without --without, --policy and --model a different decision is exit code 1.
+    PROJECT-replay pays for them. With --all and --model all tasks have one budget: the run stops when it ends, and goes
+    on when it is repeated with a larger one. Without --without, --policy and --model a different decision is exit code
+    1.
     """
     if (task is None) != all_:
         raise UsageError("replay takes a task, or --all")
     if since and not all_:
         raise UsageError("--since needs --all")
     of_model = _of_model(model, budget, tokens, again=again)
-    if of_model and all_:
-        raise UsageError("--model replays one task, whose budget is its own")
     _check_policy(policy)
-    from counterpoint.cli.replay.markdown import summary_report
+    begun = _time(since)
     from counterpoint.cli.replay.processes import ReplayProcesses
 
     expected = {"same", "different"} if without or policy or model else {"same"}
@@ -78,11 +78,10 @@ def replay(
         if task is not None:
             verdict = _replay_one(api, session, processes, task, without, policy, of_model)
             return Exit.DONE if verdict in expected else Exit.FAILED
-        reports, failed = _replay_all(api, session, processes, _time(since), without)
-        shown = {"tasks": [each.model_dump(mode="json", exclude_none=True) for each in reports], "failed": failed}
-        session.show(shown, lambda: summary_report(reports, failed))
-    verdicts = {each.verdict for each in reports} | ({"broken"} if failed else set())
-    return Exit.DONE if verdicts <= expected | {"not replayed", "erased"} else Exit.FAILED
+        from counterpoint.cli.replay.many import ManyReplays
+
+        tasks = ManyReplays(api, session.project, processes, session.note, begun, without)
+        return _replay_all(session, tasks, of_model, expected)
 
 
 def _replay_one(
@@ -107,28 +106,30 @@ def _replay_one(
 
 
 def _replay_all(
-    api: "ApiClient",
     session: CommandSession,
-    processes: "ReplayProcesses",
-    since: datetime | None,
-    without: str | None,
-) -> tuple[list[Any], list[dict[str, Any]]]:
-    """Replay every ended task, oldest first; return the reports, and the errors of the others."""
-    from counterpoint.cli.replay.task import replay_task
+    tasks: "ManyReplays",
+    of_model: tuple[str, "Budget", str] | None,
+    expected: set[str],
+) -> Exit:
+    """Replay every ended task, perhaps by another model; show the report."""
+    from counterpoint.cli.replay.many import OtherModelRun
+    from counterpoint.cli.replay.markdown import regression_report, summary_report
 
-    tasks = [
-        each for state in ENDED for each in api.pages("/v1/tasks", 10**9, state=state, project=session.project)["items"]
-    ]
-    submitted = {each["task_id"]: datetime.fromisoformat(each["submitted_at"]) for each in tasks}
-    reports, failed = [], []
-    for task_id, at in sorted(submitted.items(), key=lambda each: each[1]):
-        if since is not None and at < since:
-            continue
-        try:
-            reports.append(replay_task(api, task_id, session.project, processes, without=without))
-        except ApiError as error:
-            failed.append({"task_id": task_id, "error": str(error)})
-    return reports, failed
+    reports, failed = tasks.reports, tasks.failed
+    if of_model is None:
+        tasks.run()
+    regression = tasks.regression(OtherModelRun(*of_model)) if of_model else None
+    made = [each.model_dump(mode="json", exclude_none=True) for each in reports]
+    shown: dict[str, Any] = {"tasks": made, "failed": failed}
+    if regression is not None:
+        shown["regression"] = regression.model_dump(mode="json", exclude_none=True)
+        session.show(shown, lambda: regression_report(regression, reports, failed))
+        if regression.stopped:
+            return Exit.FAILED
+    else:
+        session.show(shown, lambda: summary_report(reports, failed))
+    verdicts = {each.verdict for each in reports} | ({"broken"} if failed else set())
+    return Exit.DONE if verdicts <= expected | {"not replayed", "erased"} else Exit.FAILED
 
 
 def _of_model(

@@ -7,9 +7,11 @@ from itertools import zip_longest
 from typing import Any
 
 from counterpoint.cli.replay.compare import DecisionText
+from counterpoint.cli.replay.many import RegressionReport
 from counterpoint.cli.replay.other_model import CallCosts, ModelReport, ResultText
 from counterpoint.cli.replay.task import ContextItem, StepReport, TaskReport
 from counterpoint.proto.memory import Ref
+from counterpoint.proto.tasks import Budget
 from counterpoint.proto.words import quantity
 
 _SHOWN = 20
@@ -59,13 +61,9 @@ def other_model(report: ModelReport) -> list[str]:
         f"| calls | {recorded.calls} | {replayed.calls} |",
         f"| tokens | {recorded.tokens} | {replayed.tokens} |",
         f"| cost | {_cost(recorded)} | {_cost(replayed)} |",
+        f"| seconds | {recorded.seconds:.1f} | {replayed.seconds:.1f} |",
     ]
-    if replayed.kept:
-        paid = replayed.usd - replayed.kept_usd
-        kept = (
-            f"{quantity(replayed.kept, 'call')} had been made by an earlier replay, so that this one paid {paid:f} USD."
-        )
-        lines += ["", kept]
+    lines += _kept(replayed)
     for each in report.deliveries:
         lines += ["", f"### {each.service}, leaf {each.leaf}", ""]
         lines += [f"{each.stopped}.", ""] if each.stopped else []
@@ -77,6 +75,62 @@ def other_model(report: ModelReport) -> list[str]:
         lines += [f"| decision | {_one(was, 'none')} | {_one(now, 'none')} |" for was, now in pairs]
         lines.append(f"| result | {_result(each.recorded_result)} | {_result(each.replayed_result)} |")
     return lines
+
+
+def regression_report(report: RegressionReport, reports: Sequence[TaskReport], failed: Sequence[dict[str, Any]]) -> str:
+    """Return the report on a regression run of many tasks against another model."""
+    recorded, replayed = report.recorded_cost, report.replayed_cost
+    lines = [f"# Regression of {report.model}", "", _conclusion(report), ""]
+    lines += [f"- budget of the run: {_budget(report.budget)}, paid by the project {report.sandbox}"]
+    lines += ["", "| tasks | |", "|---|---|", f"| replayed | {report.replayed} |"]
+    lines += [f"| - {verdict} | {count} |" for verdict, count in report.verdicts.items()]
+    lines += [f"| failed | {len(failed)} |"] if failed else []
+    lines += [f"| called no model | {report.without_model} |", f"| not run | {report.not_run} |"]
+    if report.replayed:
+        lines += ["", f"| | recorded | {report.model} |", "|---|---|---|"]
+        lines += [
+            f"| calls | {recorded.calls} | {replayed.calls} |",
+            f"| tokens | {recorded.tokens} | {replayed.tokens} |",
+            f"| cost | {_cost(recorded)} | {_cost(replayed)} |",
+            f"| seconds | {recorded.seconds:.1f} | {replayed.seconds:.1f} |",
+        ]
+        lines += _kept(replayed)
+    notable = [each for each in reports if each.verdict != "same"]
+    if notable:
+        lines += ["", "| task | verdict | first difference | recorded | replayed |", "|---|---|---|---|---|"]
+        lines += [f"| {each.task_id} | {each.verdict} | {_first(each)} | {_both(each)} |" for each in notable]
+    lines += [f"\nfailed: {each['task_id']}: {each['error']}" for each in failed]
+    return "\n".join(lines)
+
+
+def _conclusion(report: RegressionReport) -> str:
+    if not report.tasks:
+        return "There is no ended task to replay."
+    if report.stopped:
+        return f"**stopped**: {report.stopped}. {quantity(report.not_run, 'task')} not run; run it again to go on."
+    if not report.replayed:
+        return f"None of {quantity(report.tasks, 'ended task')} called a model."
+    same = report.verdicts.get("same", 0)
+    return f"{same} of {quantity(report.replayed, 'task')} decided the same."
+
+
+def _budget(budget: Budget) -> str:
+    amounts = [f"{budget.usd:f} USD"] if budget.usd is not None else []
+    amounts += [f"{budget.tokens} tokens"] if budget.tokens is not None else []
+    return " and ".join(amounts)
+
+
+def _both(report: TaskReport) -> str:
+    """Return the recorded and the replayed value of the first difference, as two cells."""
+    found = next((step.difference for step in report.steps if step.difference), None)
+    return " | ".join(_cell(_value(each), _CELL_CHARS) for each in (found.recorded, found.replayed)) if found else "| "
+
+
+def _kept(replayed: CallCosts) -> list[str]:
+    if not replayed.kept:
+        return []
+    calls = quantity(replayed.kept, "call")
+    return ["", f"{calls} had been made by an earlier replay, so that this one paid {replayed.paid_usd:f} USD."]
 
 
 def _cost(costs: CallCosts) -> str:
@@ -137,7 +191,8 @@ def _first(report: TaskReport) -> str:
             return f"{step.service}: `{step.difference.at}`"
         if step.verdict in ("erased", "broken"):
             return _cell("; ".join(step.why))
-    return ""
+    stops = (each.stopped for each in report.model.deliveries if each.stopped) if report.model else iter(())
+    return _cell(next(stops, ""))
 
 
 def _text(decisions: Iterable[DecisionText], chars: int = _CHARS) -> str:

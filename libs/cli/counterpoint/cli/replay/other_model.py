@@ -1,6 +1,8 @@
 """Replay with another model: its calls, paid by the sandbox, and what they cost and led to."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 class CallCosts(Shape):
     """The costs of some calls. `unpriced` ones have no known price and are not in `usd`; `kept` ones were made by an
-    earlier replay, which paid `kept_usd` for them."""
+    earlier replay, which paid `kept_usd` for them. `seconds` is how long the calls took, without kept ones."""
 
     calls: int = 0
     usd: Usd = Decimal(0)
@@ -27,8 +29,14 @@ class CallCosts(Shape):
     unpriced: int = 0
     kept: int = 0
     kept_usd: Usd = Decimal(0)
+    seconds: float = 0.0
 
-    def plus(self, usd: Decimal | None, tokens: int, *, kept: bool = False) -> "CallCosts":
+    @property
+    def paid_usd(self) -> Decimal:
+        """What this replay paid."""
+        return self.usd - self.kept_usd
+
+    def plus(self, usd: Decimal | None, tokens: int, *, seconds: float, kept: bool = False) -> "CallCosts":
         """Return the costs with those of one more call."""
         return CallCosts(
             calls=self.calls + 1,
@@ -37,6 +45,7 @@ class CallCosts(Shape):
             unpriced=self.unpriced + (usd is None),
             kept=self.kept + kept,
             kept_usd=self.kept_usd + ((usd or 0) if kept else 0),
+            seconds=round(self.seconds + (0 if kept else seconds), 3),
         )
 
 
@@ -83,10 +92,18 @@ class ModelReport(Shape):
 
 
 class ModelReplay:
-    """A replay of one task by another model; `run` names a repetition, whose calls are made anew."""
+    """A replay of one task by another model. `run` names a repetition, whose calls are made anew, `regression` a run of
+    many tasks, which have one budget."""
 
     def __init__(
-        self, api: "ApiClient", task_id: str, project: str | None, model: str, budget: Budget, run: str = ""
+        self,
+        api: "ApiClient",
+        task_id: str,
+        project: str | None,
+        model: str,
+        budget: Budget,
+        run: str = "",
+        regression: str | None = None,
     ) -> None:
         self._api = api
         self._path = f"/v1/tasks/{task_id}/replay"
@@ -94,6 +111,8 @@ class ModelReplay:
         self._model = model
         self._budget = budget
         self._run = run
+        self._regression = regression
+        self.refusal: str | None = None
         self._commit_id = ""
         self._left_out: Callable[[Item], bool] = lambda item: False
         self._read: dict[Ref, None] = {}
@@ -114,8 +133,8 @@ class ModelReplay:
             model=self._model,
             sandbox=self._sandbox,
             budget=self._budget,
-            recorded_cost=_sum(each.recorded_cost for each in self._deliveries),
-            replayed_cost=_sum(each.replayed_cost for each in self._deliveries),
+            recorded_cost=sum_of_costs(each.recorded_cost for each in self._deliveries),
+            replayed_cost=sum_of_costs(each.replayed_cost for each in self._deliveries),
             deliveries=tuple(self._deliveries),
         )
 
@@ -129,6 +148,7 @@ class ModelReplay:
         try:
             return self._answers(request) if request.call is None else self._called(request)
         except ApiError as refused:
+            self.refusal = str(refused.body.get("code") or "refused")
             what = f"{self._model} was not called" if request.call else "memory has no answer to what it asks for"
             return LiveReply(error=_problem(refused, what))
 
@@ -139,11 +159,14 @@ class ModelReplay:
             "model": self._model,
             "budget": self._budget.model_dump(mode="json", exclude_none=True),
             "run": self._run,
+            "regression": self._regression,
             "read": [each.model_dump() for each in self._read],
         }
+        begun = time.monotonic()
         reply = TextReply.model_validate(self._api.post(f"{self._path}/calls", body, project=self._project))
         tokens = reply.input_tokens + reply.output_tokens
-        self._cost = self._cost.plus(reply.cost_usd, tokens, kept=reply.replayed)
+        seconds = time.monotonic() - begun
+        self._cost = self._cost.plus(reply.cost_usd, tokens, seconds=seconds, kept=reply.replayed)
         return LiveReply(text=reply.text, finish=reply.finish)
 
     def _answers(self, request: LiveRequest) -> LiveReply:
@@ -187,7 +210,8 @@ class ModelReplay:
         )
 
 
-def _sum(costs: Iterable[CallCosts]) -> CallCosts:
+def sum_of_costs(costs: Iterable[CallCosts]) -> CallCosts:
+    """Return the costs of all."""
     parts = list(costs)
     return CallCosts(
         calls=sum(each.calls for each in parts),
@@ -196,6 +220,7 @@ def _sum(costs: Iterable[CallCosts]) -> CallCosts:
         unpriced=sum(each.unpriced for each in parts),
         kept=sum(each.kept for each in parts),
         kept_usd=sum((each.kept_usd for each in parts), Decimal(0)),
+        seconds=round(sum(each.seconds for each in parts), 3),
     )
 
 
@@ -207,8 +232,16 @@ def ledger_costs(bodies: Iterable[Mapping[str, Any]]) -> CallCosts:
             continue
         usd = body.get("cost_usd", "unknown")
         tokens = int(body.get("input_tokens") or 0) + int(body.get("output_tokens") or 0)
-        costs = costs.plus(None if usd == "unknown" else Decimal(usd), tokens)
+        costs = costs.plus(None if usd == "unknown" else Decimal(usd), tokens, seconds=_seconds(body))
     return costs
+
+
+def _seconds(body: Mapping[str, Any]) -> float:
+    """Return how long a call of the ledger took, from its reservation to its settlement."""
+    begun, ended = body.get("reserved_at"), body.get("settled_at")
+    if not begun or not ended:
+        return 0.0
+    return (datetime.fromisoformat(ended) - datetime.fromisoformat(begun)).total_seconds()
 
 
 def _result(messages: Iterable[Outgoing]) -> ResultText | None:

@@ -23,6 +23,10 @@ _LAST = "done"
 """Name of the last step of a delivery."""
 
 
+class NoModelCalled(CommandError):
+    """No step of a task called a model."""
+
+
 class FetchedStep(Shape):
     """A step as the API returns it."""
 
@@ -84,13 +88,13 @@ def replay_task(
     """Replay a task. With `without`, its items are left out of what the steps were given; `model` makes the calls of
     models. After the first different step the others are not replayed: they rest on what it decided.
 
-    Raises `CommandError` with a `model` for a task that called none.
+    Raises `NoModelCalled` with a `model` for a task that called none.
     """
     reports: list[StepReport] = []
     steps = _fetch(api, task_id, project)
     deliveries = _deliveries(steps)
     if model is not None and not any(_is_of_model(_calls(steps, delivery)) for delivery in deliveries):
-        raise CommandError(f"no step of task {task_id} called a model, so that another one cannot make a difference")
+        raise NoModelCalled(f"no step of task {task_id} called a model, so that another one cannot make a difference")
     for delivery in deliveries:
         follows = any(report.verdict == "different" for report in reports)
         reports += _replayed(delivery, steps, processes, without, model, follows=follows)

@@ -116,7 +116,7 @@ class Committer:
 
     async def apply(self, step: CommitPlan) -> CommitReply:
         """Apply one step. Raises `Transient` (`busy` if the queue is full), `Away` if the disk is full or the loop has
-        ended, `Conflict`, or `Denied` with `fence` or `ended`."""
+        ended, `Conflict`, or `Denied` with `fence`, `ended`, or `budget` for a limit of the organisation."""
         if self._stopped:
             raise Away(_STOPPING)
         self.disk.check()
@@ -292,6 +292,8 @@ def _error(found: StepFault) -> CounterpointError:
             return Permanent(ErrorCode.OLD_WRITER, (Problem(field=found.text, problem=found.detail),))
         case Fault.OTHER_MODEL:
             return ModelChanged(found.text, retry_after_s=0.1)
+        case Fault.OVER_LIMIT:
+            return Denied(ErrorCode.BUDGET, found.text)
         case Fault.TOMBSTONE:
             return TombstoneConflict(store, record_id, 0, int(found.detail))
         case Fault.CONFLICT:

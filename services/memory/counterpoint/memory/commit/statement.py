@@ -37,6 +37,7 @@ class Fault(StrEnum):
     OLDER_WRITER = "CP011"
     TOMBSTONE = "CP012"
     OTHER_MODEL = "CP013"
+    OVER_LIMIT = "CP014"
     DUPLICATE = "CP101"
     NOT_NOW = "CP102"
     INVALID_DATA = "CP103"

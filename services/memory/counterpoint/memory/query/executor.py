@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, assert_never
 
@@ -22,6 +23,7 @@ from counterpoint.memory.query.dependents import dependents
 from counterpoint.memory.query.item_view import item, projects, visible
 from counterpoint.memory.query.message_log import log_page
 from counterpoint.memory.query.moments import moment
+from counterpoint.memory.query.organisation import organisation_limits
 from counterpoint.memory.query.query_scope import one_statement, store_of
 from counterpoint.memory.query.recall_sampler import Ids, RecallSampler
 from counterpoint.memory.query.recorded_steps import recorded
@@ -48,6 +50,8 @@ from counterpoint.proto.memory import (
     List,
     LogAfter,
     MemoryQuery,
+    OrganisationLimits,
+    OrganisationReport,
     Prove,
     QueryPlan,
     QueryResult,
@@ -120,6 +124,11 @@ class QueryExecutor:
             # Vectors of a model that is no longer kept may have been deleted during the search.
             if self._search.holds(model):
                 return found
+
+    async def organisation_limits(self, project: str, *, everywhere: bool) -> OrganisationReport:
+        """Return the limits of the organisation. Raises `Transient` if the wait for a turn times out."""
+        async with self._long_slots.slot(project, SLOT_TIMEOUT_S):
+            return await organisation_limits(self._database, project, datetime.now(UTC), everywhere=everywhere)
 
     async def _in_slot(
         self, grant: Grant, queries: Sequence[MemoryQuery], label: int | None
@@ -238,8 +247,8 @@ class QueryExecutor:
             case RecordedStep() | RecordedAnswer():
                 return await recorded(connection, self._policy, grant, query)
             case (
-                Cypher() | Rebuild() | Reembed() | Health() | Verify() | Prove() | Checkpoints() | AuditLeaves()
-                | Explain()
+                Cypher() | Rebuild() | Reembed() | Health() | OrganisationLimits() | Verify() | Prove() | Checkpoints()
+                | AuditLeaves() | Explain()
             ):  # fmt: skip
                 raise AssertionError(f"{query.op} is answered beside the record")
             case _:

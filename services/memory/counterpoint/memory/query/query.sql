@@ -101,6 +101,9 @@ FROM calls WHERE $7::text IS NULL OR key = $7 GROUP BY GROUPING SETS ((key), ())
 ORDER BY is_total DESC, CASE WHEN $3 = 'day' THEN key END DESC, usd DESC, key
 LIMIT 1 + $6
 
+-- name: organisation_use
+SELECT * FROM organisation_use($1, $2)
+
 -- name: recorded_commit
 -- A commit with its leaf and its read set.
 SELECT a.body, a.salt, a.previous, a.leaf, r.cause::text AS cause, r.reads::text AS reads, r.answers, r.packed,

@@ -12,6 +12,7 @@ _STORE_OF = {
     "rebuild": "projections",
     "reembed": "projections",
     "health": "projections",
+    "organisation_limits": "limits",
     "recorded_step": "audit",
     "recorded_answer": "audit",
 }

@@ -76,7 +76,8 @@ async def _add_functions(connection: "Connection") -> None:
         await connection.execute(f"DROP SCHEMA {older['name']} CASCADE")
     await connection.execute(f"CREATE SCHEMA {functions.SCHEMA}")
     await connection.execute(f"GRANT USAGE ON SCHEMA {functions.SCHEMA} TO counterpoint_memory")
-    await connection.execute(f"SET LOCAL search_path = {functions.SEARCH_PATH}")
+    # Functions that call others of this schema as the owner keep this path; temporary objects are found last.
+    await connection.execute(f"SET LOCAL search_path = {functions.SEARCH_PATH}, pg_temp")
     await connection.execute(functions.SQL)
 
 

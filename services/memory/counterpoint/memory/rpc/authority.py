@@ -63,6 +63,11 @@ class Authority:
         if principal is None or not principal.may("operate", origin.project) or "*" not in principal.projects:
             raise Denied(ErrorCode.ROLE, "the role operate in all projects")
 
+    async def administers_all(self, origin: Origin) -> bool:
+        """Return whether the principal of a request is an administrator of every project."""
+        principal = await self.asker(origin)
+        return principal is not None and principal.may("admin", origin.project) and "*" in principal.projects
+
     async def works_with_models(self, name: str | None, project: str) -> None:
         """Refuse a principal whose tools may not call models for the tasks of a project. Raises `Denied`."""
         principal = await self.principals.of(name)

@@ -18,6 +18,7 @@ from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import (
     Health,
     MemoryQuery,
+    OrganisationLimits,
     Origin,
     QueryPlan,
     QueryReply,
@@ -75,7 +76,7 @@ class QueryHandler:
             if any(diode.read_after_end(self._policy, cause.type, access.store) for access in accesses):
                 raise Denied(ErrorCode.ENDED, "a task that has not ended")
         self._authority.newest(grant, caller, origin)
-        if any(isinstance(query, Reembed | Health) for query in request.queries):
+        if any(isinstance(query, Reembed | Health | OrganisationLimits) for query in request.queries):
             return await self._alone(origin, request.queries)
         started = time.perf_counter()
         lookup = await self._cache.lookup(grant, request.queries)
@@ -96,13 +97,18 @@ class QueryHandler:
         return reply
 
     async def _alone(self, origin: Origin, queries: Sequence[MemoryQuery]) -> bytes:
-        """Report the embedding models of all projects, or the health of the house."""
+        """Report the embedding models of all projects, the health of the house, or the limits of the organisation."""
         if len(queries) > 1:
             raise Permanent(ErrorCode.INVALID, (Problem(field="queries", problem="must be the only query"),))
         started = time.perf_counter()
         if isinstance(queries[0], Health):
             tier, plan = "record", QueryPlan.HEALTH
             report = (await self._health.report()).model_dump(mode="json")
+        elif isinstance(queries[0], OrganisationLimits):
+            tier, plan = "record", QueryPlan.AGGREGATE
+            everywhere = await self._authority.administers_all(origin)
+            found = await self._executor.organisation_limits(origin.project, everywhere=everywhere)
+            report = found.model_dump(mode="json", exclude_none=True)
         else:
             await self._authority.operates_all(origin)
             tier, plan, report = "vector", QueryPlan.REEMBED, await self._reembedding.status()

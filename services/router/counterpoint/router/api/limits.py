@@ -24,7 +24,9 @@ from counterpoint.proto.memory import Commit, CostReport, Costs, CostSum, Get, L
 from counterpoint.proto.messages import Shape, Time, Usd
 from counterpoint.router.api.body import RequestBody, item_json, json_body, reply
 from counterpoint.router.api.context import Context, RequestContext
+from counterpoint.router.api.limit_forecast import reached_at
 from counterpoint.router.api.openapi import request_body
+from counterpoint.router.api.organisation_limits import OrganisationLimitView, organisation_views
 from counterpoint.router.paging import ListPage, page
 
 router = APIRouter(prefix="/v1/limits", tags=["operate"])
@@ -58,9 +60,9 @@ class LimitView(StoredLimit):
     reached_at: Time | None = None
 
 
-@router.get("", responses={200: {"model": ListPage[LimitView]}}, response_model=None)
+@router.get("", responses={200: {"model": ListPage[LimitView | OrganisationLimitView]}}, response_model=None)
 async def limits(context: Context) -> Response:
-    """List the limits of the project, with what was used of each, the newest first."""
+    """List the limits of the project, with what was used of each, the newest first; then those of the organisation."""
     context.require("read")
     memory = context.memory()
     (found,) = await memory.query(List(store=STORE, limit=LIMITS_MAX))
@@ -75,7 +77,8 @@ async def limits(context: Context) -> Response:
     sums |= await _sums(context, set(missing.values()))
     queries = [missing.get(limit.record_id, _costs(limit, memory.now)) for limit in stored]
     views = [_view(limit, sums[query], memory.now) for limit, query in zip(stored, queries, strict=True)]
-    return page(map(item_json, await _with_lifts(context, views, memory.now)), None)
+    shown = [*await _with_lifts(context, views, memory.now), *await organisation_views(context)]
+    return page(map(item_json, shown), None)
 
 
 @router.put("", responses={200: {"model": StoredLimit}}, response_model=None, openapi_extra=request_body(SpendLimit))
@@ -158,34 +161,15 @@ def _view(limit: StoredLimit, report: CostReport, now: datetime) -> LimitView:
     in_usd = limit.usd is not None or limit.soft_usd is not None
     most = max(named, key=lambda line: _amount(line, in_usd=in_usd), default=None)
     used = most or CostSum()
-    since, until = bounds(limit.period, now)
+    usd, tokens = used.usd + used.reserved_usd, used.tokens + used.reserved_tokens
     return LimitView(
         **limit.model_dump(),
-        used_usd=used.usd + used.reserved_usd,
-        used_tokens=used.tokens + used.reserved_tokens,
+        used_usd=usd,
+        used_tokens=tokens,
         most_used=most.key if most and limit.scope != "project" and limit.name is None else None,
-        until=until,
-        reached_at=_reached_at(limit, used, since, until, now),
+        until=bounds(limit.period, now)[1],
+        reached_at=reached_at(limit, usd, tokens, now),
     )
-
-
-def _reached_at(
-    limit: StoredLimit, used: CostSum, since: datetime | None, until: datetime | None, now: datetime
-) -> datetime | None:
-    """Return when a limit is reached at the pace of the period so far; None if not before its end."""
-    amounts = ((limit.usd, True), (limit.tokens, False), (limit.soft_usd, True), (limit.soft_tokens, False))
-    hard = [each for each in amounts[:2] if each[0] is not None]
-    shares = [
-        _amount(used, in_usd=in_usd) / Decimal(most) if most else Decimal(1)
-        for most, in_usd in hard or amounts[2:]
-        if most is not None
-    ]
-    share = max(shares)
-    if share >= 1:
-        return now
-    if since is None or until is None or float(share) <= (now - since) / (until - since):
-        return None
-    return since + (now - since) / float(share)
 
 
 def _amount(used: CostSum, *, in_usd: bool) -> Decimal:

@@ -35,7 +35,9 @@ class ReplayHolder:
         """Return a token of the sandbox for models; a replay makes no web search."""
         if purpose != "model":
             raise Denied(ErrorCode.GATEWAY, "a task; a replay has no access to web search")
-        job = hashlib.sha256(json.dumps([self.task_id, self.call.model, self.call.run]).encode()).hexdigest()[:32]
+        call = self.call
+        paying = [self.task_id] if call.regression is None else ["regression", call.regression]
+        job = hashlib.sha256(json.dumps([*paying, call.model, call.run]).encode()).hexdigest()[:32]
         command = IssueReplayToken(
             task_id=self.task_id,
             commit_id=self.call.commit_id,

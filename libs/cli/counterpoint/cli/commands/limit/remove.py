@@ -1,7 +1,7 @@
 """`counterpoint limit remove`: remove a limit."""
 
 from counterpoint.cli.command import Panel, command
-from counterpoint.cli.commands.limit.scope import Name, Period, Scope, describe_limit, limit_key
+from counterpoint.cli.commands.limit.scope import Name, Period, Scope, describe_limit, limit_key, limit_path
 from counterpoint.cli.session import CommandSession
 
 
@@ -10,5 +10,5 @@ def remove(session: CommandSession, scope: Scope, name: Name = None, period: Per
     """Remove a limit."""
     key = limit_key(scope, name, period)
     with session.connect() as api:
-        limit = api.delete("/v1/limits", **key, project=session.project)
+        limit = api.delete(limit_path(scope), **key, project=session.project)
     session.show(limit, lambda: f"removed: {describe_limit(limit)}")

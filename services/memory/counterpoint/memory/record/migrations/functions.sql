@@ -9,6 +9,7 @@
 --   CP011 older_writer  a record has a newer schema version than the writer supports
 --   CP012 tombstone     insert over a tombstone; the detail is its version
 --   CP013 other_model   the texts were embedded by a model that is no longer active
+--   CP014 over_limit    a call exceeds a limit of the organisation; the detail is the limit, its version and its period
 -- CP001 aborts the transaction and is logged by the server. The others are expected: the function catches them, so that
 -- the server does not log them as errors, and returns one row with `error_code`. The caller then applies smaller groups,
 -- so that only the faulty steps are refused.
@@ -65,6 +66,153 @@ BEGIN
     WHERE ctid = ANY (rows_joint);
 END $$;
 
+-- The limits of the organisation that count the calls of a project made at a time, and the start of their period then.
+-- Without a project all limits.
+CREATE FUNCTION organisation_limits_at(p_project text, p_at timestamptz)
+RETURNS TABLE (limit_id text, limit_version int, set_at timestamptz, limited jsonb, since timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT id, version, at, body,
+           CASE body ->> 'period' WHEN 'total' THEN '-infinity'::timestamptz
+                ELSE date_trunc(body ->> 'period', p_at AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' END
+    FROM records
+    WHERE project = '_system' AND store = 'organisation_limits' AND body IS NOT NULL
+        AND (p_project IS NULL OR jsonb_array_length(coalesce(body -> 'projects', '[]')) = 0 OR body -> 'projects' ? p_project)
+    ORDER BY id
+$$;
+
+-- The calls that a limit of the organisation counts in its period from `p_since` on, by project.
+CREATE FUNCTION organisation_calls(p_limit jsonb, p_since timestamptz)
+RETURNS TABLE (calling_project text, call_id text, under_way boolean, usd text, tokens bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT calls.project, calls.id, state = 'reserved', CASE WHEN state = 'reserved' THEN estimate ELSE coalesce(cost, estimate) END,
+           CASE WHEN state = 'reserved' THEN estimated_tokens ELSE used_tokens END
+    FROM projects AS p CROSS JOIN LATERAL (
+        SELECT project, id, body ->> 'state' AS state, body ->> 'cost_usd' AS cost, body ->> 'estimate_usd' AS estimate,
+               (body ->> 'estimate_input_tokens')::bigint + (body ->> 'estimate_output_tokens')::bigint AS estimated_tokens,
+               coalesce((body ->> 'input_tokens')::bigint, 0) + coalesce((body ->> 'output_tokens')::bigint, 0) AS used_tokens
+        FROM records
+        WHERE project = p.project AND store = 'model_calls' AND body IS NOT NULL AND body ->> 'state' <> 'released'
+            AND (p_since = '-infinity' OR date_trunc(
+                p_limit ->> 'period', (body ->> 'reserved_at')::timestamptz AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' = p_since)
+        OFFSET 0) AS calls
+    WHERE jsonb_array_length(coalesce(p_limit -> 'projects', '[]')) = 0 OR p_limit -> 'projects' ? p.project
+$$;
+
+-- Creates the counter of a limit for a period, if there is none of this version, with the calls that were made so far. Those of
+-- a period that began after the limit was set have all been counted since.
+CREATE FUNCTION open_organisation_counter(
+    p_id text, p_version int, p_set_at timestamptz, p_limit jsonb, p_since timestamptz) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    IF EXISTS (SELECT FROM organisation_spending WHERE limit_id = p_id AND since = p_since AND version = p_version) THEN
+        RETURN;
+    END IF;
+    -- Earlier periods count no new calls; those with calls under way are kept until these end. Removed limits have none.
+    DELETE FROM organisation_spending AS s
+    WHERE (limit_id = p_id AND (since = p_since OR (since < p_since AND NOT EXISTS (
+            SELECT FROM organisation_reservations r WHERE r.limit_id = s.limit_id AND r.since = s.since))))
+        OR NOT EXISTS (SELECT FROM organisation_limits_at(NULL, now()) AS l WHERE l.limit_id = s.limit_id);
+    INSERT INTO organisation_spending (limit_id, since, version, usd, tokens) VALUES (p_id, p_since, p_version, 0, 0);
+    IF p_set_at < p_since THEN RETURN; END IF;
+    INSERT INTO organisation_reservations (project, call_id, limit_id, since, usd, tokens)
+    SELECT c.calling_project, c.call_id, p_id, p_since, coalesce(nullif(c.usd, 'unknown')::numeric, 0), c.tokens
+    FROM organisation_calls(p_limit, p_since) AS c WHERE c.under_way;
+    UPDATE organisation_spending AS s
+    SET (usd, tokens) = (
+            SELECT coalesce(sum(nullif(c.usd, 'unknown')::numeric), 0), coalesce(sum(c.tokens), 0)
+            FROM organisation_calls(p_limit, p_since) AS c WHERE NOT c.under_way),
+        (reserved_usd, reserved_tokens) = (
+            SELECT coalesce(sum(r.usd), 0), coalesce(sum(r.tokens), 0)
+            FROM organisation_reservations AS r WHERE r.limit_id = p_id AND r.since = p_since)
+    WHERE s.limit_id = p_id AND s.since = p_since;
+END $$;
+
+-- Counts the calls among some writes under the limits of the organisation, before they are written: reserves those that
+-- begin, settles those that end. Raises CP014 for a call that could exceed a limit, with the wording for its caller, who
+-- learns nothing of what other projects have used.
+CREATE FUNCTION charge_organisation(p_project text, p_writes write_row[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    call record;
+    held record;
+    limited record;
+    counter organisation_spending;
+    label text;
+BEGIN
+    FOR call IN
+        SELECT w.id, w.body::jsonb ->> 'state' AS state, (w.body::jsonb ->> 'reserved_at')::timestamptz AS made_at,
+               w.body::jsonb ->> 'estimate_usd' AS estimate, w.body::jsonb ->> 'cost_usd' AS cost,
+               (w.body::jsonb ->> 'estimate_input_tokens')::bigint + (w.body::jsonb ->> 'estimate_output_tokens')::bigint AS tokens,
+               coalesce((w.body::jsonb ->> 'input_tokens')::bigint, 0)
+                   + coalesce((w.body::jsonb ->> 'output_tokens')::bigint, 0) AS used_tokens
+        FROM unnest(p_writes) AS w WHERE w.store = 'model_calls' ORDER BY w.number
+    LOOP
+        -- A call whose record is deleted before its end counts at what was reserved for it.
+        FOR held IN
+            DELETE FROM organisation_reservations r WHERE r.project = p_project AND r.call_id = call.id RETURNING r.*
+        LOOP
+            UPDATE organisation_spending AS s
+            SET reserved_usd = s.reserved_usd - held.usd, reserved_tokens = s.reserved_tokens - held.tokens,
+                usd = s.usd + CASE WHEN call.state IN ('reserved', 'released') THEN 0
+                                   WHEN call.state IS NULL THEN held.usd
+                                   ELSE coalesce(nullif(coalesce(call.cost, call.estimate), 'unknown')::numeric, 0) END,
+                tokens = s.tokens + CASE WHEN call.state IN ('reserved', 'released') THEN 0
+                                         WHEN call.state IS NULL THEN held.tokens ELSE call.used_tokens END
+            WHERE s.limit_id = held.limit_id AND s.since = held.since;
+        END LOOP;
+        IF call.state IS DISTINCT FROM 'reserved' THEN CONTINUE; END IF;
+        FOR limited IN SELECT * FROM organisation_limits_at(p_project, call.made_at) LOOP
+            PERFORM open_organisation_counter(
+                limited.limit_id, limited.limit_version, limited.set_at, limited.limited, limited.since);
+            UPDATE organisation_spending AS s
+            SET reserved_usd = s.reserved_usd + coalesce(nullif(call.estimate, 'unknown')::numeric, 0),
+                reserved_tokens = s.reserved_tokens + call.tokens
+            WHERE s.limit_id = limited.limit_id AND s.since = limited.since RETURNING s.* INTO counter;
+            label := 'the limit of the organisation' || coalesce(' ' || (limited.limited ->> 'name'), '')
+                || CASE limited.limited ->> 'period' WHEN 'total' THEN '' ELSE ' for a ' || (limited.limited ->> 'period')
+                    || to_char((limited.since AT TIME ZONE 'UTC') + ('1 ' || (limited.limited ->> 'period'))::interval,
+                               '", until "YYYY-MM-DD HH24:MI" UTC"') END;
+            IF limited.limited ->> 'usd' IS NOT NULL AND call.estimate = 'unknown' THEN
+                label := format('a model whose price is known, because %s is in USD', label);
+            ELSIF counter.usd + counter.reserved_usd > (limited.limited ->> 'usd')::numeric THEN
+                label := format('%s USD at most for this call; less of %s is left', call.estimate, label);
+            ELSIF counter.tokens + counter.reserved_tokens > (limited.limited ->> 'tokens')::numeric THEN
+                label := format('%s tokens at most for this call; less of %s is left', call.tokens, label);
+            ELSE
+                INSERT INTO organisation_reservations (project, call_id, limit_id, since, usd, tokens)
+                VALUES (p_project, call.id, limited.limit_id, limited.since,
+                        coalesce(nullif(call.estimate, 'unknown')::numeric, 0), call.tokens);
+                CONTINUE;
+            END IF;
+            RAISE EXCEPTION '%', label USING ERRCODE = 'CP014', DETAIL = jsonb_build_array(limited.limit_id, call.made_at);
+        END LOOP;
+    END LOOP;
+END $$;
+
+-- Notes that a limit of the organisation refused a call made at a time.
+CREATE FUNCTION note_refused_call(p_project text, p_id text, p_made_at timestamptz) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT open_organisation_counter(l.limit_id, l.limit_version, l.set_at, l.limited, l.since)
+    FROM organisation_limits_at(p_project, p_made_at) AS l WHERE l.limit_id = p_id;
+    UPDATE organisation_spending AS s SET refused_at = now()
+    FROM organisation_limits_at(p_project, p_made_at) AS l
+    WHERE l.limit_id = p_id AND s.limit_id = p_id AND s.since = l.since;
+$$;
+
+-- The limits of the organisation at a time, with what the projects have used of each: those of a project, or all without one.
+CREATE FUNCTION organisation_use(p_project text, p_at timestamptz)
+RETURNS TABLE (limit_id text, limited jsonb, refused_at timestamptz, calling_project text, usd numeric, tokens numeric)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT l.limit_id, l.limited, s.refused_at, c.calling_project, coalesce(sum(nullif(c.usd, 'unknown')::numeric), 0),
+           coalesce(sum(c.tokens), 0)
+    FROM organisation_limits_at(p_project, p_at) AS l
+    LEFT JOIN organisation_spending AS s
+        ON s.limit_id = l.limit_id AND s.since = l.since AND s.version = l.limit_version
+    LEFT JOIN LATERAL organisation_calls(l.limited, l.since) AS c ON true
+    GROUP BY l.limit_id, l.limited, s.refused_at, l.since, c.calling_project
+    ORDER BY l.limit_id, c.calling_project
+$$;
+
 CREATE FUNCTION commit_steps(
     p_epoch bigint, p_project text, p_steps step_row[], p_cancelled cancelled_timer_row[], p_writes write_row[],
     p_messages message_row[], p_vectors vector_row[], p_embeddings embedding_row[]
@@ -114,6 +262,10 @@ BEGIN
         IF fault.version < fault.found THEN RAISE EXCEPTION 'stale' USING ERRCODE = 'CP004'; END IF;
         IF fault.version > fault.found THEN RAISE EXCEPTION 'early' USING ERRCODE = 'CP005'; END IF;
         RAISE EXCEPTION 'the task has ended' USING ERRCODE = 'CP006';
+    END IF;
+
+    IF EXISTS (SELECT FROM unnest(p_writes) AS w WHERE w.store = 'model_calls') THEN
+        PERFORM charge_organisation(p_project, p_writes);
     END IF;
 
     INSERT INTO projects (project, last_seq) VALUES (p_project, wrote + sent)
@@ -309,9 +461,12 @@ BEGIN
     ORDER BY l.n;
 EXCEPTION
     WHEN SQLSTATE 'CP002' OR SQLSTATE 'CP003' OR SQLSTATE 'CP004' OR SQLSTATE 'CP005' OR SQLSTATE 'CP006'
-        OR SQLSTATE 'CP007' OR SQLSTATE 'CP011' OR SQLSTATE 'CP012' OR SQLSTATE 'CP013' THEN
+        OR SQLSTATE 'CP007' OR SQLSTATE 'CP011' OR SQLSTATE 'CP012' OR SQLSTATE 'CP013' OR SQLSTATE 'CP014' THEN
         error_code := SQLSTATE;
         GET STACKED DIAGNOSTICS error_text = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL;
+        IF error_code = 'CP014' THEN
+            PERFORM note_refused_call(p_project, error_detail::jsonb ->> 0, (error_detail::jsonb ->> 1)::timestamptz);
+        END IF;
         RETURN NEXT;
 END $$;
 
@@ -499,3 +654,10 @@ BEGIN
         AND body #>> '{blob,sha256}' = encode(b.sha256, 'hex'));
     RETURN wiped;
 END $$;
+
+-- The inspector's role sees one project at a time; these functions see all.
+REVOKE EXECUTE ON FUNCTION organisation_limits_at(text, timestamptz), organisation_calls(jsonb, timestamptz),
+    open_organisation_counter(text, int, timestamptz, jsonb, timestamptz), charge_organisation(text, write_row[]),
+    note_refused_call(text, text, timestamptz), organisation_use(text, timestamptz) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION charge_organisation(text, write_row[]), note_refused_call(text, text, timestamptz),
+    organisation_use(text, timestamptz) TO counterpoint_memory;

@@ -147,17 +147,26 @@ function limitsTable(items, load) {
     { label: "For", cell: (row) => nameOf(row), wide: true },
     { label: "Limit", cell: (row) => amounts(row.usd, row.tokens) || "–" },
     { label: "Soft", cell: (row) => amounts(row.soft_usd, row.soft_tokens) || "–" },
-    { label: "Used", cell: (row) => [amounts(row.usd ?? row.soft_usd ? row.used_usd : null, row.tokens ?? row.soft_tokens ? row.used_tokens : null), row.most_used ? h("span", { class: "quiet" }, ` by ${row.most_used}, the most`) : null] },
+    { label: "Used", cell: (row) => [amounts(row.usd ?? row.soft_usd ? row.used_usd : null, row.tokens ?? row.soft_tokens ? row.used_tokens : null), row.most_used ? h("span", { class: "quiet" }, ` by ${row.most_used}, the most`) : row.everywhere === false ? h("span", { class: "quiet" }, " by this project") : null] },
     { label: "Forecast", cell: (row) => reached(row) },
-    { label: "Remove", cell: (row) => h("button", { type: "button", "aria-label": `Remove the limit for ${nameOf(row)}`, onclick: () => remove(row, load) }, "Remove…") },
+    { label: "Remove", cell: (row) => row.everywhere === false ? null : h("button", { type: "button", "aria-label": `Remove the limit for ${nameOf(row)}`, onclick: () => remove(row, load) }, "Remove…") },
   ], items, { caption: "A call whose estimate exceeds what is left is refused; over a soft amount a cheaper model is used", emptyText: "No limit is set." });
 }
 
 const PERIODS = { day: "a day", month: "a month", total: "in all" };
-const nameOf = ({ scope, name, period }) => `${scope === "project" ? "the project" : name ?? `each ${scope}`}, ${PERIODS[period]}`;
+const nameOf = ({ scope, name, projects, period }) => `${scopeOf(scope, name, projects)}, ${PERIODS[period]}`;
 const amounts = (usd, tokens) => [usd === null || usd === undefined ? "" : money(usd), tokens === null || tokens === undefined ? "" : `${number(tokens)} tokens`].filter(Boolean).join(" and ");
 
+function scopeOf(scope, name, projects) {
+  if (scope === "project") return "the project";
+  if (scope === "organisation") return name ? `${name} of the organisation (${projects.join(", ")})` : "the organisation, all projects";
+  return name ?? `each ${scope}`;
+}
+
+const addressOf = (scope) => (scope === "organisation" ? "/v1/limits/organisation" : "/v1/limits");
+
 function reached(row) {
+  if (row.reached) return badge("reached", "bad");
   if (row.reached_at) {
     const now = Date.parse(row.reached_at) <= Date.now();
     return badge(now ? "reached" : `reached on ${exactTime(row.reached_at)}`, now ? "bad" : "warn");
@@ -170,26 +179,32 @@ async function remove(row, load) {
     title: `Remove the limit for ${nameOf(row)}?`,
     confirm: "Remove",
     danger: true,
-    act: () => send("DELETE", "/v1/limits", undefined, { scope: row.scope, name: row.name, period: row.period }),
+    act: () => send("DELETE", addressOf(row.scope), undefined, { scope: row.scope, name: row.name, period: row.period }),
   });
   if (done) await load();
 }
 
 async function set(load) {
   const choice = (name, options) => h("select", { name }, options.map(([value, text]) => h("option", { value }, text)));
+  const caller = await get("/v1/whoami");
+  const scopes = [["project", "The project"], ["agent", "An agent"], ["session", "A session"], ["task", "A task"]];
+  const everywhere = caller.roles.includes("admin") && caller.projects.includes("*");
+  if (everywhere) scopes.push(["organisation", "The organisation"]);
   const amount = (name, step) => h("input", { name, type: "number", min: "0", step, inputmode: "decimal" });
   const done = await ask({
     title: "Set a limit",
     confirm: "Set",
     body: [
-      field("For", choice("scope", [["project", "The project"], ["agent", "An agent"], ["session", "A session"], ["task", "A task"]])),
+      field("For", choice("scope", scopes)),
       field("Name", h("input", { name: "name", maxlength: "64" }), "An agent, or the id of a session or task. Empty: each of them by itself."),
+      everywhere ? field("Projects", h("input", { name: "projects" }), "For the organisation: the projects of a named limit, separated by commas. Empty, without a name: all projects.") : null,
       field("Period", choice("period", [["day", "A day"], ["month", "A month"], ["total", "In all"]])),
       h("div", { class: "columns" }, field("US dollars", amount("usd", "any")), field("Tokens", amount("tokens", "1")), field("Soft, US dollars", amount("soft_usd", "any")), field("Soft, tokens", amount("soft_tokens", "1"))),
     ],
-    act: async ({ scope, name, period, usd, tokens, soft_usd: softUsd, soft_tokens: softTokens }) => {
-      const body = { scope, name: name.trim() || null, period, usd: usd || null, soft_usd: softUsd || null, tokens: tokens ? Number(tokens) : null, soft_tokens: softTokens ? Number(softTokens) : null };
-      await send("PUT", "/v1/limits", Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null)));
+    act: async ({ scope, name, period, usd, tokens, soft_usd: softUsd, soft_tokens: softTokens, projects }) => {
+      const named = (projects ?? "").split(",").map((each) => each.trim()).filter(Boolean);
+      const body = { scope, name: name.trim() || null, period, usd: usd || null, soft_usd: softUsd || null, tokens: tokens ? Number(tokens) : null, soft_tokens: softTokens ? Number(softTokens) : null, projects: named.length ? named : null };
+      await send("PUT", addressOf(scope), Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null)));
       notice("The limit holds from the next call on.", "good");
     },
   });
