@@ -163,9 +163,9 @@ class Need(Shape):
 
 
 class TaskWorked(Message):
-    """The developer's result: an answer, a proposal, or a stop with its code.
-
-    With `objections` of the reviewer it is made again, once. `plans` are about systems without a provider."""
+    """The developer's result: an answer, a proposal, or a stop with its code. With `objections` of the reviewer it is
+    made again, once. `plans` are about systems without a provider. `alternative`: the act of the rules, if one of
+    a model took its place."""
 
     TYPE: ClassVar[str] = "counterpoint.task.worked.v1"
 
@@ -183,6 +183,7 @@ class TaskWorked(Message):
     action_id: Id
     objections: tuple[Objection, ...] = ()
     plans: tuple[PlanDocument, ...] = ()
+    alternative: str | None = None
 
 
 class TaskProposed(Message):
@@ -245,8 +246,7 @@ class Change(Shape):
 class TaskCompleted(Message):
     """A task ended successfully.
 
-    `cost_usd` and `tokens` are those of its model calls so far; `unpriced_calls` had no known price and are not in
-    `cost_usd`.
+    `cost_usd`, `tokens`: those of its model calls so far; `unpriced_calls` had no known price and are in no `cost_usd`.
     """
 
     TYPE: ClassVar[str] = "counterpoint.task.completed.v1"
@@ -298,8 +298,8 @@ class Task(Shape):
     """The record of a task, as HTTP returns it.
 
     `needs` after the end asks people for what is missing, such as the cause of an unexplained recovery. `objections`:
-    those for which the present work was returned by the reviewer. `quiet_s`:
-    seconds without a failure after which the task ends. `shadow`: nothing is proposed for it.
+    those for which the present work was returned by the reviewer. `quiet_s`: seconds without a failure after which the
+    task ends. `shadow`: nothing is proposed for it.
     """
 
     task_id: Id

@@ -114,6 +114,8 @@ async def work_in_turns(message: TaskDelegated, memory: Memory, steps: Investiga
         conclusion = conclude_plan(message, rules, run, steps.readings, steps.calibration)
     else:
         conclusion = conclude_investigation(message, rules, run, steps.readings)
+    if conclusion.model is not None:  # Two worked on one thing: the model and the rules.
+        conclusion = replace(conclusion, beside=steps.rules_action)
     return closing_commit(message, memory, conclusion, *run.last)
 
 

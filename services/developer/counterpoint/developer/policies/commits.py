@@ -124,7 +124,18 @@ def _decided(
         sources=sources,
         parent=parent,
     ).model_copy(update={"model": conclusion.model})
-    action = act(memory, AGENT, kind, result.reasoning, result=text, after=(after,), sources=sources, decision=decision)
+    beside = (conclusion.beside,) if conclusion.beside else ()
+    action = act(
+        memory,
+        AGENT,
+        kind,
+        result.reasoning,
+        result=text,
+        after=(after,),
+        coordinates_with=beside,
+        sources=sources,
+        decision=decision,
+    )
     return decision, action
 
 
@@ -253,6 +264,7 @@ def _worked(
                 text=proposal.text,
                 artifact_sha256=proposal.sha256,
                 attempt_id=attempt.attempt_id if attempt else None,
+                alternative=conclusion.alternative,
             )
         case StopResult(code=code, needs=needs, text=text, plans=plans):
             return TaskWorked(**fields, outcome="stopped", code=code, needs=needs, text=text, plans=plans)

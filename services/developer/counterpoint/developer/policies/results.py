@@ -48,12 +48,18 @@ Result = AnswerResult | ProposalResult | StopResult
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The decision about a task: evidence, assessment and result. `model` wrote the result, if a model did."""
+    """The decision about a task: evidence, assessment and result.
+
+    `model` wrote the result, if a model did; `alternative` is then the act of the rules in whose place it is, and
+    `beside` the action of the rules.
+    """
 
     evidence: Evidence
     assessment: Assessment
     result: Result
     model: str | None = None
+    alternative: str | None = None
+    beside: str | None = None
 
 
 def conclusion_of(task: SubmitTask, evidence: Evidence, assessment: Assessment, result: Result) -> Conclusion:
