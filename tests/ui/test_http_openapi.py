@@ -31,6 +31,7 @@ CONTRACT = {
     "/v1/costs": {"get"},
     "/v1/sessions/{session_id}": {"get"},
     "/v1/limits": {"get", "put", "delete"},
+    "/v1/delegations": {"get", "put", "delete"},
     "/v1/escalations": {"get"},
     "/v1/documents": {"get", "post"},
     "/v1/ingests/{job_id}": {"get"},
