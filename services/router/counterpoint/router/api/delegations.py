@@ -97,7 +97,9 @@ async def require_approver(context: RequestContext) -> str | None:
     Raises `Denied` for anyone else. Memory checks it again.
     """
     principal = context.principal
-    if context.may(DELEGATED) or principal.kind != "person" or not context.may("read"):
+    if principal.kind != "person":
+        raise Denied(ErrorCode.ROLE, "a person, to decide an approval")
+    if context.may(DELEGATED) or not context.may("read"):
         context.require(DELEGATED)
         return None
     # The router's own memory: the caller has no right to read delegations.

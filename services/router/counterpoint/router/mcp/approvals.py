@@ -9,7 +9,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, Field
 
 from counterpoint.proto.approvals import ApprovalDecision, Sha256, ShownApproval, Verdict
-from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.messages import Id
 from counterpoint.router.api import approvals
 from counterpoint.router.api.body import validate
@@ -50,8 +50,6 @@ async def decide_approval(
     Example: {"approval_id": "018f6b2e"}
     """
     context = caller(project)
-    if context.principal.kind != "person":
-        raise Denied(ErrorCode.ROLE, "a person, to decide an approval")
     await require_approver(context)
     if decision is None:
         shown = await approvals.read_approval(context, approval_id)
