@@ -159,7 +159,7 @@ def _reviewed(
         session_id=message.session_id,
         sources=sources,
         parent=result.decision_id,
-    )
+    ).model_copy(update={"model": judged.by_model.model if judged.by_model else None})
     step = act(
         memory,
         JUDGE,

@@ -13,7 +13,7 @@ from counterpoint.developer.excerpts.citations import references
 from counterpoint.developer.language.exact_forms import exact
 from counterpoint.developer.policies.parts import is_answered, question_parts
 from counterpoint.developer.policies.prohibitions import violations
-from counterpoint.developer.policies.results import AnswerResult, Conclusion, ProposalResult
+from counterpoint.developer.policies.results import AnswerResult, Conclusion, ModelReview, ProposalResult
 from counterpoint.proto.findings import Findings, Objection
 from counterpoint.proto.tasks import TaskDelegated
 
@@ -31,13 +31,15 @@ class Review:
 
     objections: tuple[Objection, ...]
     sent_back: bool
+    by_model: ModelReview | None = None
 
     @property
     def reasoning(self) -> str:
         """The objections in words."""
-        return "; ".join(each.reason for each in self.objections) or (
+        said = "; ".join(each.reason for each in self.objections) or (
             "no objection: constraints, systems, numbers and identifiers agree with the task and what is cited"
         )
+        return f"{said}; {self.by_model.note}" if self.by_model else said
 
 
 def review(message: TaskDelegated, conclusion: Conclusion) -> Review | None:
@@ -58,8 +60,13 @@ def review(message: TaskDelegated, conclusion: Conclusion) -> Review | None:
         *(_unanswered_parts(message, result.findings, shown) if message.lane == "answer" else ()),
         *_missing_systems(message, evidence, result.findings, shown),
     )
+    if conclusion.review:
+        known = {(each.rule, each.search_for) for each in objections if each.search_for}
+        more = (each for each in conclusion.review.objections if (each.rule, each.search_for) not in known)
+        objections = (*objections, *more)
     again = message.purpose == "work" and not message.objections and not instructed
-    return Review(objections, again and any(each.leave_out or each.search_for for each in objections))
+    sent_back = again and any(each.leave_out or each.search_for for each in objections)
+    return Review(objections, sent_back, conclusion.review)
 
 
 def with_caveats(conclusion: Conclusion, review: Review) -> Conclusion:
