@@ -183,6 +183,7 @@ async def test_without_another_act_a_forbidden_one_is_not_proposed() -> None:
     second, _ = await handled(shelf_with(RESTART), delegated(objections=first.objections, constraints=FORBIDDEN))
     assert second.outcome == "stopped"
     assert RESTART not in (second.text or "")
+    assert f"an act was left out: {first.objections[0].reason}" in second.findings.caveats
 
 
 @pytest.mark.parametrize("purpose", ["work", "reassess"])

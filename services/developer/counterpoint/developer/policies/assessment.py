@@ -83,7 +83,7 @@ def assess(message: TaskDelegated, evidence: Evidence, calibration: Calibration)
 def under_constraints(message: TaskDelegated, assessment: Assessment) -> Assessment:
     """Return an assessment that states the constraints of earlier overrides, which hold for every later proposal.
 
-    The reviewer compares those that forbid an act.
+    The reviewer compares those that forbid an act. What it has left out is stated too.
     """
     quoted = message.override.constraints if message.override else ()
     caveats = [
@@ -91,6 +91,7 @@ def under_constraints(message: TaskDelegated, assessment: Assessment) -> Assessm
         for each in message.constraints
         if each.text not in quoted
     ]
+    caveats += [f"an act was left out: {each.reason}" for each in message.objections if each.leave_out]
     return replace(assessment, caveats=(*assessment.caveats, *caveats)) if caveats else assessment
 
 
