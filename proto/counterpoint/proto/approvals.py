@@ -15,7 +15,7 @@ from counterpoint.proto.principals import PrincipalKind
 
 STORE = "approvals"
 
-Category = Literal["spend", "proposal", "document"]
+Category = Literal["spend", "proposal", "document", "web"]
 ApprovalState = Literal["pending", "approved", "rejected", "expired", "withdrawn", "applied", "outdated"]
 Verdict = Literal["approved", "rejected"]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -232,6 +232,11 @@ def lifts_as_text(lifts: tuple[Lift, ...]) -> str:
             used = f"used {lift.used_tokens} tokens"
             lines.append(f"- {lift.limit}: add {lift.by_tokens} tokens to {lift.cap_tokens} tokens, {used}")
     return "Lift the limits that refused a model call:\n" + "\n".join(lines)
+
+
+def search_as_text(query: str) -> str:
+    """Return what is approved with a search of the web: the words that leave the house."""
+    return f"Search the web for:\n{query}"
 
 
 def _conflict(field: str, problem: str) -> Permanent:

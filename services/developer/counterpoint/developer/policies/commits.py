@@ -253,6 +253,7 @@ def _worked(
         "findings": result.findings,
         "action_id": action_id,
         "objections": objections,
+        "wanted_search": conclusion.wanted_search,
     }
     match result:
         case AnswerResult(text=text):

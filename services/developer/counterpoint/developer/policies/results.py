@@ -60,7 +60,8 @@ class Conclusion:
     """The decision about a task: evidence, assessment and result.
 
     `model` wrote the result, if a model did; `alternative` is then the act of the rules in whose place it is, and
-    `beside` the action of the rules. `review` is that of a model.
+    `beside` the action of the rules. `review` is that of a model, `wanted_search`
+    the words that would be searched for in the web with an approval.
     """
 
     evidence: Evidence
@@ -70,6 +71,7 @@ class Conclusion:
     alternative: str | None = None
     beside: str | None = None
     review: ModelReview | None = None
+    wanted_search: str | None = None
 
 
 def conclusion_of(task: SubmitTask, evidence: Evidence, assessment: Assessment, result: Result) -> Conclusion:
