@@ -4,9 +4,11 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from memory_service.house import PERSON, House
 
 from counterpoint.proto.approvals import Approval, artifact_sha256
+from counterpoint.proto.delegations import Delegation
 from counterpoint.proto.memory import Outgoing, Write
 from counterpoint.proto.principals import Principal, PrincipalKind, Role
 
@@ -84,3 +86,52 @@ async def test_no_other_service_writes_an_approval(house: House, project: str) -
     delegated = await house.delegated(project, "t-1")
     await house.refused("developer", house.handed(delegated), "store", writes=(write,))
     await house.refused("lineage", house.standing(project), "store", writes=(write,))
+
+
+def delegation(project: str, by: str, to: str, until: datetime) -> Write:
+    """The write of a delegation."""
+    made = Delegation(project=project, by=by, to=to, until=until, at=AT)
+    return Write(store="delegations", id=made.record_id, body=made.model_dump(mode="json"), expect=0)
+
+
+async def test_a_deputy_decides_while_a_person_who_may_approve_has_delegated(house: House, project: str) -> None:
+    await asked(house, project)
+    ana = await principal(house, project, f"ana-{project}", "person", "approve", "read")
+    ben = await principal(house, project, f"ben-{project}", "person", "read")
+    write = approval(project, state="approved", decided_by=ben, decided_at=AT)
+    later = datetime.now(UTC) + timedelta(hours=1)
+    await house.refused("router", house.standing(project, principal=ben), "store", writes=(write,))
+    made = delegation(project, ana, ben, later)
+    await house.done("router", house.standing(project, principal=ana), writes=(made,))
+    await house.done("router", house.standing(project, principal=ben), writes=(write,), messages=(message(),))
+    revoked = Principal(name=ana, kind="person", projects=(project,), roles=("approve",), revoked_at=AT)
+    body = revoked.model_dump(mode="json", exclude_none=True)
+    change = Write(store="principals", id=ana, body=body, expect=1)
+    await house.done("router", house.standing("default", principal=PERSON), writes=(change,))
+    again = write.model_copy(update={"expect": 2})
+    await house.refused("router", house.standing(project, principal=ben), "store", writes=(again,))
+
+
+@pytest.mark.parametrize("case", ["over", "by one who may not", "agent", "other project", "by the deputy"])
+async def test_a_delegation_that_does_not_hold_gives_no_right(house: House, project: str, case: str) -> None:
+    await asked(house, project)
+    now = datetime.now(UTC)
+    ana = await principal(house, project, f"ana-{project}", "person", "approve", "read")
+    eve = await principal(house, project, f"eve-{project}", "person", "read")
+    kind: PrincipalKind = "agent" if case == "agent" else "person"
+    ben = await principal(house, project, f"ben-{project}", kind, "read")
+    by = {"by one who may not": eve, "by the deputy": ben}.get(case, ana)
+    until = now - timedelta(seconds=1) if case == "over" else now + timedelta(hours=1)
+    place = f"{project}-b" if case == "other project" else project
+    made = delegation(place, by, ben, until)
+    await house.done("router", house.standing(place, principal=PERSON), writes=(made,))
+    write = approval(project, state="approved", decided_by=ben, decided_at=AT)
+    await house.refused("router", house.standing(project, principal=ben), "store", writes=(write,))
+
+
+async def test_who_may_not_approve_delegates_nothing(house: House, project: str) -> None:
+    reader = await principal(house, project, f"reader-{project}", "person", "read", "operate", "admin")
+    bot = await principal(house, project, f"bot-{project}", "agent", "approve", "read")
+    for by in (reader, bot):
+        made = delegation(project, by, "ben", datetime.now(UTC) + timedelta(hours=1))
+        await house.refused("router", house.standing(project, principal=by), "store", writes=(made,))

@@ -4,7 +4,7 @@ and a gateway on memory's real door."""
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -202,10 +202,12 @@ async def gateway(door: Door, outside: ProviderLimits) -> AsyncIterator[tuple[st
             await made.close()
 
 
-async def delegated(house: House, project: str, task: str, **budget: Any) -> str:
-    """A task with a budget, handed to the developer: the message's id."""
+async def delegated(
+    house: House, project: str, task: str, fields: Mapping[str, Any] | None = None, **budget: Any
+) -> str:
+    """A task with a budget and other fields, handed to the developer: the message's id."""
     routed = await house.routed(project, task)
-    body = task_body(task, **({"budget": budget} if budget else {}))
+    body = task_body(task, **(fields or {}), **({"budget": budget} if budget else {}))
     message = Outgoing(type=DELEGATED, data={"task_id": task})
     write = Write(store="tasks", id=task, body=body)
     done = await house.done("manager", house.handed(routed, lives_s=3600), writes=(write,), messages=(message,))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -29,6 +29,7 @@ from starlette.responses import JSONResponse, Response
 
 from counterpoint.client import Gateway, Memory
 from counterpoint.guard.capabilities import Keyring, SigningKey, mint, revocation_ids, unverified_grant
+from counterpoint.guard.policy import policy
 from counterpoint.manager.gateway.calls import GenerateCall
 from counterpoint.manager.gateway.gateway import ModelGateway
 from counterpoint.manager.gateway.models import ModelProvider
@@ -600,6 +601,24 @@ class TestWeb:
         assert await integrity(memory, "before") == 1
         await asking.search_web(memory, "disk full", key="s", deadline_s=20)
         assert await integrity(memory, "after") == 0
+
+    @pytest.mark.parametrize(
+        ("autonomy", "permitted", "searches"),
+        [("supervised", "disk full", 1), ("supervised", "disk", 0), ("milestone", None, 1), ("autonomous", None, 0)],
+    )
+    async def test_a_search_needs_the_permit_that_the_policy_asks_for(
+        self, door: Door, outside: World, project: str, autonomy: str, permitted: str | None, searches: int
+    ) -> None:
+        acts = policy().approvals.acts | {"web": {"supervised": "ask", "milestone": "allow", "autonomous": "refuse"}}
+        asking = policy().approvals.model_copy(update={"acts": acts})
+        message = await delegated(door.house, project, "t-1", {"autonomy": autonomy, "permitted_search": permitted})
+        limits = ProviderLimits(search_url=outside.url, approvals=asking)
+        async with gateway(door, limits) as (url, _):
+            made = client(url, searches_web=True)
+            with nullcontext() if searches else pytest.raises(Denied, match="not_approved"):
+                await made.search_web(developer(door, message), "disk full", key="s", deadline_s=20)
+            await made.close()
+        assert len(outside.seen) == searches
 
     async def test_a_search_that_says_something_else_is_refused(
         self, asking: Gateway, memory: Memory, outside: World, house: House, project: str

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from counterpoint.guard.capabilities import Grant
+from counterpoint.guard.policy import policy
 from counterpoint.manager.gateway import reservations
 from counterpoint.manager.gateway.call_request import CallRequest
 from counterpoint.manager.gateway.calls import GenerateCall
@@ -31,7 +32,7 @@ class Settling:
 
     def __init__(self, patch: pytest.MonkeyPatch, conflicts: int) -> None:
         self.delays: list[float] = []
-        self.reservations = Reservations(lambda origin: pytest.fail("asked memory"), {})
+        self.reservations = Reservations(lambda origin: pytest.fail("asked memory"), {}, policy().approvals)
         self._left = conflicts
         patch.setattr(self.reservations._commits, "settle", self._settle)
         patch.setattr(reservations, "settle_delay_s", self._noted)

@@ -84,7 +84,7 @@ def shelf_of(documents: Mapping[str, str] = OTHERS, **integrity: int) -> Book:
 
 def failure(**fields: Any) -> TaskDelegated:
     """A failure, delegated."""
-    more = {name: fields.pop(name) for name in ("purpose", "attempt", "constraints") if name in fields}
+    more = {name: fields.pop(name) for name in ("purpose", "attempt", "constraints", "objections") if name in fields}
     given = {"description": FAILURE, "error_message": ERROR, **fields}
     values: dict[str, Any] = {
         "task_id": "t", "project": "shop", "session_id": "s", "attempt": 1, "lane": "investigate", "after": ("before",),
@@ -109,7 +109,10 @@ def proposes(has: str = "Restart", **parts: str) -> Script:
 
 
 async def test_a_supported_proposal_takes_the_place_of_that_of_the_rules_which_is_kept_beside_it() -> None:
-    rules = await delivered(shelf_of())
+    of_rules = shelf_of()
+    rules = await delivered(of_rules)
+    rules_attempt = of_rules.one("attempts", rules.attempt_id or "").body["tried"]
+    assert rules.alternative is None
     shelf = shelf_of()
     model = Scripted(call("search", text="flush the name cache"), proposes("Flush the name cache"))
     worked = await delivered(shelf, model)
@@ -120,6 +123,10 @@ async def test_a_supported_proposal_takes_the_place_of_that_of_the_rules_which_i
     )
     assert [citation.source_path for citation in worked.findings.citations] == ["warehouse.md"]
     assert worked.confidence == rules.confidence
+    assert worked.alternative == rules_attempt
+    proposed = next(action for action in shelf.line() if action["kind"] == "propose")
+    noted = next(action for action in shelf.line() if action.get("result", "").startswith("propose: "))
+    assert proposed["coordinates_with"] == [noted["action_id"]]
     attempt = shelf.one("attempts", worked.attempt_id or "").body
     assert attempt["tried"] == "- Flush the name cache of the ldap.internal hosts with `nscd -i hosts`."
     decisions = shelf.decisions()
@@ -145,6 +152,18 @@ async def test_a_supported_proposal_takes_the_place_of_that_of_the_rules_which_i
         "propose",
         "review",
     ]
+
+
+async def test_an_act_of_a_model_that_a_constraint_forbids_is_sent_back_and_then_left_out() -> None:
+    constraint = {"text": "never flush a name cache", "by": "ada", "by_kind": "person"}
+    script = proposes("Flush the name cache")
+    first = await delivered(shelf_of(), Scripted(script), failure(constraints=[constraint]))
+    assert [each.rule for each in first.objections] == ["prohibition"]
+    again = failure(constraints=[constraint], objections=first.objections)
+    second = await delivered(shelf_of(), Scripted(script), again)
+    assert second.outcome == "proposed"
+    assert ACT in (second.text or "")
+    assert "the act that a model proposed is one that a constraint forbids" in second.findings.caveats
 
 
 async def test_what_memory_does_not_support_is_left_out() -> None:

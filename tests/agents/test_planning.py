@@ -136,6 +136,18 @@ async def test_what_a_model_writes_stands_beside_the_plan_of_the_rules_with_its_
     assert "providers" in model.asked[0][1]["content"]
 
 
+async def test_steps_that_a_constraint_forbids_are_in_no_plan() -> None:
+    constraint = {"text": "never copy the file of invoices", "by": "ada", "by_kind": "person"}
+    for gateway in (OFFLINE, Scripted(plans(*STEPS))):
+        worked = await delivered(shelf_of(), gateway, planned(constraints=[constraint]))
+        assert worked.objections == ()
+        assert worked.outcome == "answered"
+        found = sections(worked.text)
+        assert "Copy the file" not in found["Steps"]
+        assert "Load the stage" in found["Steps"]
+        assert "- Steps of invoices.md that a constraint of the task forbids are left out: 1." in found["Open points"]
+
+
 async def test_a_step_that_memory_does_not_support_is_cut_and_what_depends_on_it_says_so() -> None:
     invented = "Rename the warehouse of the mail server [{}]."
     worked = await delivered(shelf_of(), Scripted(plans((STEPS[0], (3,)), (invented, (1,)), (STEPS[1], (1, 2, 2)))))

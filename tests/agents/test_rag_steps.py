@@ -619,6 +619,28 @@ class TestRoutes:
         assert any("https://example.org/x" in need.how for need in worked.needs)
         assert "owned by nobody" not in str(worked.findings)
 
+    @pytest.mark.parametrize(
+        ("web", "permitted", "searched", "wanted", "why"),
+        [
+            ("ask", None, 0, "What is the latest version of Airflow?", "needs an approval"),
+            ("ask", "another question", 0, "What is the latest version of Airflow?", "needs an approval"),
+            ("ask", "What is the latest version of Airflow?", 1, None, None),
+            ("refuse", "What is the latest version of Airflow?", 0, None, "refuses searches of the web"),
+            ("allow", None, 1, None, None),
+        ],
+    )
+    async def test_the_web_is_searched_only_with_a_permit(
+        self, web: str, permitted: str | None, searched: int, wanted: str | None, why: str | None
+    ) -> None:
+        page = WebResult(title="Airflow 3.3", url="https://example.org/x", snippet="s")
+        shelf, gateway = book(), Model('{"mode": "web", "reason": "news"}', pages=(page,))
+        message = question("What is the latest version of Airflow?")
+        await delivered(shelf, message.model_copy(update={"web": web, "permitted_search": permitted}), gateway)
+        worked = shelf.worked()
+        assert worked.wanted_search == wanted
+        assert sum("https://example.org/x" in need.how for need in worked.needs) == searched
+        assert why is None or any(why in each for each in worked.findings.caveats), worked.findings.caveats
+
 
 def test_citations_are_shapes_that_a_checkpoint_keeps() -> None:
     """What a draft cites survives being kept: offsets and quotes are the same to the byte."""

@@ -14,8 +14,9 @@ from counterpoint.developer.evidence.gather import Evidence, gather
 from counterpoint.developer.handlers import handle_delegated
 from counterpoint.developer.policies.assessment import Assessment
 from counterpoint.developer.policies.parts import question_parts
+from counterpoint.developer.policies.prohibitions import contradiction, forbidden_act
 from counterpoint.developer.policies.results import AnswerResult, Conclusion
-from counterpoint.developer.policies.review import contradiction, forbidden_act, review
+from counterpoint.developer.policies.review import review
 from counterpoint.proto.decisions import Confidence, DecisionMade
 from counterpoint.proto.findings import Citation, Findings, Objection
 from counterpoint.proto.memory import Commit
@@ -38,6 +39,11 @@ CONTRADICTED = [
     ("avoid scaling down the workers", "scale down the workers"),
     ("Please do not touch prod", "Touch prod."),
     ("den Loader nicht neu starten", "Den Loader neu starten."),
+    ("never rebuild the filer index", "Delete the file 004217.ldb and rebuild the filer index with weed fix"),
+    ("do not delete any ldb file", "Delete the file 004217.ldb and rebuild the filer index with weed fix"),
+    ("do not restart the loader", "Restart the nightly loader on node 3 with systemctl."),
+    ("do not restart the loader", "Run `systemctl restart loader`."),
+    ("no deploy", "Deploy 4.2 again"),
 ]
 NOT_CONTRADICTED = [
     ("do not restart the loader", "Do not restart the loader; wait for its end."),
@@ -54,6 +60,50 @@ NOT_CONTRADICTED = [
     ("never skip a test", "Run the tests."),
     ("no downtime", "Restart the loader."),
     ("den Loader nicht vor 20 Uhr neu starten", "Den Loader neu starten."),
+    ("do not restart the loader", "Restart the loader's exporter."),
+    ("do not restart the loader", "Restart the report that reads the file of the loader."),
+    ("do not delete the loader", "Delete the file of the loader."),
+    ("do not restart the loader", "Restart the exporter, not the loader."),
+    ("do not restart the loader", "Instead of restarting the loader, copy the file."),
+]
+
+LATER_CONTRADICTED = [
+    ("Never fail over the patroni cluster", "Fail over the patroni cluster to node b."),
+    ("do not drop the replication slot", "Drop the stale replication slot standby2 and restart the standby."),
+    ("No manual failover", "Do a manual failover of the cluster."),
+    ("don't purge the queue", "Stop the consumers, then purge the queue invoices."),
+    ("the schema registry must not be restarted", "Restart the schema registry on both hosts."),
+    ("Please never edit the crontab by hand", "Edit the crontab by hand and remove line 4."),
+    ("do not increase the heap", "Increase the heap to 8 GB."),
+    ("avoid compaction", "Run a compaction of the table."),
+    ("do not scale the deployment", "kubectl: `kubectl scale deployment web --replicas=3`"),
+    ("You must not revoke the certificate", "Revoke the certificate of the old gateway, then issue a new one."),
+    ("no schema changes", "Change the schema: add the column."),
+    ("do not kill the backup job", "Kill the backup job that hangs."),
+    ("do not change the password of svc_etl", "Set a new password, i.e. change the password of svc_etl in FreeIPA."),
+    ("Keine Neustarts der Datenbank", "Neustart der Datenbank."),
+    ("never flush the cache in production", "Flush the production cache."),
+    ("do not disable the firewall", "Check DNS first. Disable the firewall for the test."),
+    ("do not reprocess yesterday's partition", "Reprocess the partition of yesterday."),
+    ("never touch /etc/resolv.conf", "Correct /etc/resolv.conf."),
+]
+LATER_NOT_CONTRADICTED = [
+    ("Never fail over the patroni cluster", "Restart the patroni agent on node b."),
+    ("do not drop the replication slot", "Check the lag of the replication slot before you drop the table."),
+    ("don't purge the queue", "Purge the cache, then restart the consumer of the queue."),
+    ("the schema registry must not be restarted", "Restart the worker that uses the schema registry."),
+    ("do not increase the heap", "Decrease the heap of the other service."),
+    ("do not increase the heap", "Increase the timeout; the heap is fine."),
+    ("do not scale the deployment", "Edit the deployment so that it has a memory limit."),
+    ("You must not revoke the certificate", "Renew the certificate; the old one was revoked last week."),
+    ("no schema changes", "Check whether the schema has changed."),
+    ("do not kill the backup job", "Wait for the backup job, it is killed after 2 hours anyway."),
+    ("do not disable the firewall", "Enable the firewall rule for port 53."),
+    ("do not disable the firewall", "Disable the second firewall rule's logging."),
+    ("never flush the cache in production", "Flush the DNS cache of the staging host."),
+    ("do not reprocess yesterday's partition", "Reprocess the partition of today."),
+    ("do not run it twice", "Run it once more after the lock is gone."),
+    ("never use the root account", "Use the account svc_etl."),
 ]
 
 
@@ -101,7 +151,13 @@ def test_any_other_act_does_not(constraint: str, act: str) -> None:
 
 
 def test_a_constraint_without_a_prohibition_forbids_nothing() -> None:
-    assert forbidden_act("drain the queue first") == frozenset()
+    assert forbidden_act("drain the queue first") is None
+
+
+def test_prohibitions_written_after_the_rule_are_recognised_without_a_false_alarm() -> None:
+    recognised = [pair for pair in LATER_CONTRADICTED if contradiction(*pair)]
+    assert (len(recognised), len(LATER_CONTRADICTED)) == (13, 18)
+    assert [pair for pair in LATER_NOT_CONTRADICTED if contradiction(*pair)] == []
 
 
 async def test_a_forbidden_act_is_sent_back_and_left_out() -> None:
@@ -127,6 +183,19 @@ async def test_without_another_act_a_forbidden_one_is_not_proposed() -> None:
     second, _ = await handled(shelf_with(RESTART), delegated(objections=first.objections, constraints=FORBIDDEN))
     assert second.outcome == "stopped"
     assert RESTART not in (second.text or "")
+    assert f"an act was left out: {first.objections[0].reason}" in second.findings.caveats
+
+
+@pytest.mark.parametrize("purpose", ["work", "reassess"])
+async def test_the_second_result_is_no_other_act_that_a_constraint_forbids(purpose: str) -> None:
+    constraints = (*FORBIDDEN, TaskConstraint(text="never copy the file", by="eve", by_kind="person"))
+    shelf = shelf_with(RESTART, "Copy the file for the report.", "Ask the owner of the report for a later start.")
+    objection = Objection(rule="prohibition", reason="-", leave_out=RESTART)
+    objections = (objection,) if purpose == "work" else ()
+    message = delegated(objections=objections, constraints=constraints).model_copy(update={"purpose": purpose})
+    worked, _ = await handled(shelf, message)
+    assert worked.outcome == "proposed"
+    assert "> Ask the owner" in (worked.text or "")
 
 
 async def test_a_result_without_objections_passes() -> None:

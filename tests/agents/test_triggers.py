@@ -238,6 +238,30 @@ def test_confident_attempts_that_contradict_each_other_are_a_deadlock(score: flo
         assert house.attempt(2).shadow
 
 
+@pytest.mark.parametrize(
+    ("score", "alternative", "waiting_for"),
+    [
+        (0.61, "Lower the pool to 10 slots", "override"),
+        (0.6, "Lower the pool to 10 slots", "outcome"),
+        (0.61, "Restart the pool", "outcome"),
+    ],
+)
+def test_a_model_that_contradicts_the_rules_is_a_deadlock(score: float, alternative: str, waiting_for: str) -> None:
+    house = House()
+    house.route(error_message="Error: queue is full")
+    confident: Any = {"confidence_of_attempt": score}
+    house.developer("proposed", score, text="Raise the pool to 40 slots", alternative=alternative, **confident)
+    assert house.task().waiting_for == waiting_for
+    if waiting_for == "override":
+        assert escalated(house) == ("calling_llm", "confidence_deadlock")
+        escalation = house.task().escalation
+        assert escalation is not None
+        assert (
+            "“Raise the pool to 40 slots”, the rules propose “Lower the pool to 10 slots”" in escalation.needs[0].what
+        )
+        assert house.attempt(1).shadow
+
+
 def test_code_over_several_dags_is_a_matter_of_architecture() -> None:
     house = House()
     house.route(kind="develop", description="Rename the column in all DAGs")

@@ -62,7 +62,7 @@ def other_values(folder: Path) -> dict[str, tuple[str, Any]]:
         "LOG_LEVEL": "debug", "HEALTH_HOST": "127.0.0.5", "AUDIT_DIR": str(folder / "audit"),
         "MODEL_CACHE_DIR": str(models), "EMBEDDING_MODEL": "minilm-l6-v2", "PROVIDER_CLEARANCE": "public",
         "MODEL": "openai/one", "MODEL_MANAGER": "openai/two", "MODEL_DEVELOPER": "openai/three",
-        "MODEL_ROUTER": "openai/seven", "MODEL_SESSIONS": "openai/eight",
+        "MODEL_ROUTER": "openai/seven", "MODEL_JUDGE": "openai/eleven", "MODEL_SESSIONS": "openai/eight",
         "RERANKER": f"file:{overlap(folder / 'reranker')}", "SEARCH_URL": "http://127.0.0.1:1",
         "CALIBRATION_FILE": str(fitted), "MCP_URL": "https://counterpoint.example.com/mcp",
         "CONSOLE_URL": "https://counterpoint.example.com",

@@ -25,6 +25,7 @@ from counterpoint.memory.record.plan import SYSTEM, CommitPlan
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto import subjects
 from counterpoint.proto.commands import CommandReply, CommandRequest
+from counterpoint.proto.delegations import Delegation, as_deputy
 from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.ingest import Ingested, IngestReply, IngestRequest, Recorded
@@ -218,6 +219,10 @@ class FakeMemory:
         self._forgotten[project] = upto
         self.log = [sent for sent in self.log if sent.project != project or sent.seq > upto]
 
+    def _named(self, name: str) -> Principal | None:
+        named = (Principal.model_validate(item.body) for item in self.items("principals"))
+        return next((one for one in named if one.name == name and one.revoked_at is None), None)
+
     def principal(self, token_id: str, **fields: Any) -> Principal:
         """Make a principal, known by the hash of its token."""
         made = Principal.model_validate({"created_at": self.now, **fields})
@@ -259,10 +264,12 @@ class FakeMemory:
             )
         principal = None
         if origin.principal is not None:
-            named = (Principal.model_validate(item.body) for item in self.items("principals"))
-            principal = next((one for one in named if one.name == origin.principal and one.revoked_at is None), None)
+            principal = self._named(origin.principal)
             if principal is None:
                 raise Denied("principal", "a principal that is known and not revoked")
+            delegated = (Delegation.model_validate(item.body) for item in self.items("delegations", origin.project))
+            if any(one.to == principal.name and one.holds(self._named(one.by), self.now) for one in delegated):
+                principal = as_deputy(principal, origin.project)
         asked = diode.AccessRequest(self.caller, origin.project, None, origin.message_id, self.now)
         return diode.standing(policy(), asked, principal)
 

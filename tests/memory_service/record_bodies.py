@@ -50,6 +50,8 @@ def rest(store: str, record_id: str, project: str, task: str | None = None, agen
             return {"project": project, "usd": "1", "by": "a person", "at": _AT}
         case "organisation_limits":
             return {"usd": "1", "by": "a person", "at": _AT}
+        case "delegations":
+            return {"project": project, "by": "a person", "to": "another", "until": _AT, "at": _AT}
         case "approvals":
             text = {
                 "category": "spend",

@@ -162,6 +162,49 @@ async def test_only_persons_who_may_approve_decide(front: Running) -> None:
     assert (await front.me.get(f"{URL}/a1")).json()["state"] == "pending"
 
 
+async def test_a_deputy_decides_in_the_place_of_who_has_delegated(front: Running) -> None:
+    approval = pending(front)
+    until = (NOW + timedelta(days=2)).isoformat()
+    async with front.as_principal("ben", "read") as ben, front.as_principal("ana", "read", "approve") as ana:
+        refused = await ben.post(f"{URL}/a1", json=body(approval))
+        assert (refused.status_code, refused.json()["code"]) == (403, "role")
+        made = await ana.put("/v1/delegations", json={"to": "ben", "until": until})
+        assert (made.status_code, made.json()["by"], made.json()["to"]) == (200, "ana", "ben")
+        listed = (await ana.get("/v1/delegations")).json()["items"]
+        assert [(each["by"], each["to"]) for each in listed] == [("ana", "ben")]
+        assert (await ben.put("/v1/delegations", json={"to": "eve", "until": until})).status_code == 403
+        decided = (await ben.post(f"{URL}/a1", json=body(approval, reason=None))).json()
+        assert (decided["state"], decided["decided_by"], decided["decided_for"]) == ("approved", "ben", "ana")
+        (action,) = front.house.line("t1")
+        assert action.reasoning == "approved by ben in the place of ana"
+        other = pending(front, "a2")
+        assert (await ana.delete("/v1/delegations", params={"to": "ben"})).status_code == 200
+        assert (await ben.post(f"{URL}/a2", json=body(other))).status_code == 403
+        assert (await ana.delete("/v1/delegations", params={"to": "ben"})).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"to": "nobody"}, "is not an active person with the role read"),
+        ({"to": "bot"}, "is not an active person with the role read"),
+        ({"to": "submitter"}, "is not an active person with the role read"),
+        ({"to": "ana"}, "is yourself"),
+        ({"until": (NOW - timedelta(seconds=1)).isoformat()}, "must be a time in the next 90 days"),
+        ({"until": (NOW + timedelta(days=91)).isoformat()}, "must be a time in the next 90 days"),
+        ({"until": "soon"}, "until"),
+    ],
+)
+async def test_a_wrong_delegation_is_refused_by_name(front: Running, given: dict[str, Any], problem: str) -> None:
+    front.house.token_of("ben", "read")
+    front.house.token_of("bot", "read", kind="agent")
+    front.house.token_of("submitter", "submit")
+    fields = {"to": "ben", "until": (NOW + timedelta(days=1)).isoformat(), **given}
+    async with front.as_principal("ana", "read", "approve") as ana:
+        refused = await ana.put("/v1/delegations", json=fields)
+    assert (refused.status_code, problem in refused.text) == (422, True), refused.text
+
+
 async def test_the_list_is_filtered_and_hides_what_is_held(front: Running) -> None:
     pending(front)
     pending(front, "a2", category="spend", task_id="t2")
@@ -244,6 +287,19 @@ def test_a_decision_sends_the_hash_of_the_text_it_read(
     sent = {name: value for name, value in api.asked[1].body.items() if value is not None}
     expected = {"decision": decision, "artifact_sha256": "ab" * 32, "reason": reason}
     assert sent == {name: value for name, value in expected.items() if value is not None}
+
+
+def test_the_commands_on_delegations_say_who_decides_for_whom(api: Played) -> None:
+    one = {"to": "anna", "by": "ben", "project": "orders", "until": "2026-12-24T18:00:00Z"}
+    api.on("PUT /v1/delegations", (200, one))
+    api.on("GET /v1/delegations", (200, {"items": [one], "next_cursor": None}))
+    api.on("DELETE /v1/delegations", (200, one))
+    code, shown = run(api, "delegation", "set", "anna", "--until", "2026-12-24T18:00:00Z")
+    assert (code, shown) == (0, "anna decides for ben in project orders until 2026-12-24T18:00:00Z")
+    assert api.asked[0].body == {"to": "anna", "until": "2026-12-24T18:00:00Z"}
+    assert "anna ben 2026-12-24 18:00:00 UTC" in run(api, "delegation", "list")[1]
+    assert run(api, "delegation", "remove", "anna") == (0, "anna no longer decides for ben in project orders")
+    assert api.asked[2].params["to"] == "anna"
 
 
 def test_another_hash_than_expected_sends_nothing(api: Played) -> None:

@@ -32,6 +32,7 @@ CONTRACT = {
     "/v1/sessions/{session_id}": {"get"},
     "/v1/limits": {"get", "put", "delete"},
     "/v1/limits/organisation": {"put", "delete"},
+    "/v1/delegations": {"get", "put", "delete"},
     "/v1/escalations": {"get"},
     "/v1/documents": {"get", "post"},
     "/v1/ingests/{job_id}": {"get"},

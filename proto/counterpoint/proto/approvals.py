@@ -15,7 +15,7 @@ from counterpoint.proto.principals import PrincipalKind
 
 STORE = "approvals"
 
-Category = Literal["spend", "proposal", "document"]
+Category = Literal["spend", "proposal", "document", "web"]
 ApprovalState = Literal["pending", "approved", "rejected", "expired", "withdrawn", "applied", "outdated"]
 Verdict = Literal["approved", "rejected"]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -102,7 +102,8 @@ class ApprovalDecision(Shape):
 
 
 class ShownApproval(Shape):
-    """An approval as people see it. `artifact` is the text shown; `version` is that of the record."""
+    """An approval as people see it. `artifact` is the text shown; `version` is that of the record. `decided_for`: the
+    person in whose place a deputy decided."""
 
     approval_id: Id
     project: ProjectName
@@ -116,6 +117,7 @@ class ShownApproval(Shape):
     requested_at: Time
     expires_at: Time
     decided_by: str | None = None
+    decided_for: str | None = None
     decided_at: Time | None = None
     reason: str | None = None
 
@@ -149,7 +151,14 @@ class Approval(ShownApproval):
         """Return the state, `expired` as soon as the time is over."""
         return "expired" if self.state == "pending" and now >= self.expires_at else self.state
 
-    def decided(self, given: ApprovalDecision, by: str, by_kind: PrincipalKind | str, now: datetime) -> "Approval":
+    def decided(
+        self,
+        given: ApprovalDecision,
+        by: str,
+        by_kind: PrincipalKind | str,
+        now: datetime,
+        in_place_of: str | None = None,
+    ) -> "Approval":
         """Return the approval after a decision. The same decision again by the same person changes nothing.
 
         Raises `Denied` for anyone but a person, and `Permanent` `conflict` for an approval that is decided, expired or
@@ -166,6 +175,7 @@ class Approval(ShownApproval):
                 return self
             raise _conflict("decision", f"comes too late: the approval {self._outcome(state)}")
         decided = {"state": given.decision, "decided_by": by, "decided_at": now, "reason": given.reason}
+        decided |= {"decided_for": in_place_of} if in_place_of else {}
         return self.model_copy(update=decided)
 
     def expired(self, now: datetime) -> "Approval":
@@ -222,6 +232,11 @@ def lifts_as_text(lifts: tuple[Lift, ...]) -> str:
             used = f"used {lift.used_tokens} tokens"
             lines.append(f"- {lift.limit}: add {lift.by_tokens} tokens to {lift.cap_tokens} tokens, {used}")
     return "Lift the limits that refused a model call:\n" + "\n".join(lines)
+
+
+def search_as_text(query: str) -> str:
+    """Return what is approved with a search of the web: the words that leave the house."""
+    return f"Search the web for:\n{query}"
 
 
 def _conflict(field: str, problem: str) -> Permanent:

@@ -103,6 +103,8 @@ class ErrorCode(StrEnum):
     """The policy does not let the service use the gateway. Change the policy."""
     BUDGET = "budget"
     """The call would exceed the budget of the task, job or day. Raise the budget, or make a cheaper call."""
+    NOT_APPROVED = "not_approved"
+    """The policy refuses this act, or it needs the approval of a person. Approve it, or do without it."""
     MODEL = "model"
     """The gateway does not offer this model, or the policy does not permit the project to call it. Name another one."""
     STEP = "step"

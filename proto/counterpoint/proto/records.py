@@ -8,6 +8,7 @@ from pydantic import StringConstraints, ValidationError
 from counterpoint.proto.approvals import Approval
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import DecisionMade
+from counterpoint.proto.delegations import Delegation
 from counterpoint.proto.errors import Problem
 from counterpoint.proto.incident_settings import StoredIncidentSettings
 from counterpoint.proto.limits import StoredLimit, StoredOrganisationLimit
@@ -70,6 +71,7 @@ MODELS: Mapping[str, type[Shape]] = {
     "incident_settings": StoredIncidentSettings,
     "jobs": OwnedNode,
     "limits": StoredLimit,
+    "delegations": Delegation,
     "links": Link,
     "organisation_limits": StoredOrganisationLimit,
     "principals": Principal,

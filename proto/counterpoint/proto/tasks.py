@@ -18,17 +18,9 @@ Autonomy = Literal["supervised", "milestone", "autonomous"]
 State = Literal["submitted", "working", "input_required", "completed", "failed", "cancelled"]
 WaitingFor = Literal["outcome", "documents", "override", "approval"]
 EscalationCode = Literal[
-    "low_confidence",
-    "insufficient_evidence",
-    "no_provider",
-    "repeated_failure",
-    "architecture_scope",
-    "budget",
-    "no_model",
-    "not_approved",
-    "confidence_deadlock",
-    "take_over",
-]
+    "low_confidence", "insufficient_evidence", "no_provider", "repeated_failure", "architecture_scope", "budget",
+    "no_model", "not_approved", "confidence_deadlock", "take_over",
+]  # fmt: skip
 ENDED: frozenset[str] = frozenset({"completed", "failed", "cancelled"})
 UNANSWERED: frozenset[str] = frozenset({"proposed", "quiet"})
 """Resolutions without a reported outcome, after which one is still accepted."""
@@ -137,7 +129,8 @@ class TaskRouted(Message):
 
 class TaskDelegated(Message):
     """Work for the developer: the task, the number of the attempt, any override, the constraints of all overrides so
-    far, and the objections for which the work was returned."""
+    far, and the objections for which the work was returned. `web` says if the web may be searched; a search that a
+    person has approved is the `permitted_search`."""
 
     TYPE: ClassVar[str] = "counterpoint.task.delegated.v1"
 
@@ -151,6 +144,8 @@ class TaskDelegated(Message):
     constraints: tuple[TaskConstraint, ...] = ()
     objections: tuple[Objection, ...] = ()
     purpose: Literal["work", "reassess"] | str = "work"
+    web: Literal["allow", "ask", "refuse"] | str = "allow"
+    permitted_search: str | None = None
     after: tuple[Id, ...] = ()
 
 
@@ -163,9 +158,9 @@ class Need(Shape):
 
 
 class TaskWorked(Message):
-    """The developer's result: an answer, a proposal, or a stop with its code.
-
-    With `objections` of the reviewer it is made again, once. `plans` are about systems without a provider."""
+    """The developer's result: an answer, a proposal, or a stop with its code. With `objections` of the reviewer it is
+    made again, once. `plans` are about systems without a provider. `alternative`: the act of the rules, if one of
+    a model took its place. `wanted_search`: words for the web that need an approval."""
 
     TYPE: ClassVar[str] = "counterpoint.task.worked.v1"
 
@@ -183,6 +178,8 @@ class TaskWorked(Message):
     action_id: Id
     objections: tuple[Objection, ...] = ()
     plans: tuple[PlanDocument, ...] = ()
+    alternative: str | None = None
+    wanted_search: str | None = None
 
 
 class TaskProposed(Message):
@@ -245,8 +242,7 @@ class Change(Shape):
 class TaskCompleted(Message):
     """A task ended successfully.
 
-    `cost_usd` and `tokens` are those of its model calls so far; `unpriced_calls` had no known price and are not in
-    `cost_usd`.
+    `cost_usd`, `tokens`: those of its model calls so far; `unpriced_calls` had no known price and are in no `cost_usd`.
     """
 
     TYPE: ClassVar[str] = "counterpoint.task.completed.v1"
@@ -298,8 +294,8 @@ class Task(Shape):
     """The record of a task, as HTTP returns it.
 
     `needs` after the end asks people for what is missing, such as the cause of an unexplained recovery. `objections`:
-    those for which the present work was returned by the reviewer. `quiet_s`:
-    seconds without a failure after which the task ends. `shadow`: nothing is proposed for it.
+    those for which the present work was returned by the reviewer. `quiet_s`: seconds without a failure after which the
+    task ends. `shadow`: nothing is proposed for it.
     """
 
     task_id: Id
@@ -337,6 +333,7 @@ class Task(Shape):
     artifacts: tuple[Artifact, ...] = ()
     escalation: Escalation | None = None
     approval: PendingApproval | None = None
+    permitted_search: str | None = None
     needs: tuple[Need, ...] = ()
     override: OverrideGiven | None = None
     constraints: tuple[TaskConstraint, ...] = ()

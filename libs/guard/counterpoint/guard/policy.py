@@ -27,6 +27,7 @@ _ACT_RULES: dict[Category, frozenset[str]] = {
     "spend": frozenset({"ask", "refuse"}),
     "proposal": frozenset({"ask", "allow"}),
     "document": frozenset({"ask", "refuse", "allow"}),
+    "web": frozenset({"ask", "refuse", "allow"}),
 }
 
 JOBS = ("migrate", "index", "provision")

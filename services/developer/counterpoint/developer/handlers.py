@@ -10,6 +10,7 @@ from counterpoint.developer.agent.conclusion import conclude_investigation
 from counterpoint.developer.agent.form import Form
 from counterpoint.developer.agent.lane_step import choose_lane
 from counterpoint.developer.agent.planning import PLAN, conclude_plan
+from counterpoint.developer.agent.review_step import with_review
 from counterpoint.developer.agent.step_runner import InvestigationRunner
 from counterpoint.developer.evidence.calibration import Calibration, load_calibration
 from counterpoint.developer.evidence.downstream import look_up_downstream
@@ -33,11 +34,14 @@ _FORMS = {"investigate": INVESTIGATION, "plan": PLAN, "build": PLAN}
 
 def register(service: Service, settings: DeveloperSettings) -> None:
     """Register the handler of delegated tasks."""
-    gateway, planner, chooser = settings.gateway(), settings.planner(), settings.chooser()
+    gateway, planner = settings.gateway(), settings.planner()
+    chooser, reviewer = settings.chooser(), settings.reviewer()
     calibration = load_calibration(settings.calibration_file)
 
     async def handler(message: TaskDelegated, memory: Memory) -> Commit:
-        return await handle_delegated(message, memory, gateway, calibration, settings.deadlines, planner, chooser)
+        return await handle_delegated(
+            message, memory, gateway, calibration, settings.deadlines, planner, chooser, reviewer
+        )
 
     service.on(TaskDelegated)(handler)
 
@@ -50,13 +54,14 @@ async def handle_delegated(
     deadlines: Deadlines = DEADLINES,
     planner: Gateway | None = None,
     chooser: Gateway = OFFLINE,
+    reviewer: Gateway = OFFLINE,
 ) -> Commit:
     """Return the commit of a delegated task: an answer, a proposal or a stop.
 
     A question without an override is answered in steps. Offline they are one commit. If memory refuses it, the steps
     are repeated one by one, so that only the refused step falls back. With a model, a failure without an override is
     investigated in steps; a plan is written in steps with the model of `planner`, if that is given. The model of
-    `chooser` may move a task to the lane of questions.
+    `chooser` may move a task to the lane of questions, that of `reviewer` may object to a result.
     """
     message = await choose_lane(message, memory, chooser)
     calibration = calibration or load_calibration()
@@ -64,10 +69,11 @@ async def handle_delegated(
     if form is not None and writer.model is not None:
         return await work_in_turns(message, memory, InvestigationRunner(
             message, memory, writer, calibration, deadlines.investigation_s, form
-        ))  # fmt: skip
+        ), reviewer)  # fmt: skip
     if message.lane != "answer" or message.override is not None:
-        return commit_of(message, memory, conclude(message, await gather(memory, message, calibration), calibration))
-    if gateway.model is None and not gateway.searches_web:
+        conclusion = conclude(message, await gather(memory, message, calibration), calibration)
+        return commit_of(message, memory, await with_review(message, memory, conclusion, reviewer))
+    if gateway.model is None and not gateway.searches_web and reviewer.model is None:
         steps = StepRunner(message, memory, gateway, calibration, deadlines.answer_s, single_commit=True)
         try:
             await memory.step(await answer_question(message, memory, steps, calibration))
@@ -75,11 +81,11 @@ async def handle_delegated(
         except Permanent:
             pass
     steps = StepRunner(message, memory, gateway, calibration, deadlines.answer_s)
-    return await answer_question(message, memory, steps, calibration)
+    return await answer_question(message, memory, steps, calibration, reviewer)
 
 
 async def answer_question(
-    message: TaskDelegated, memory: Memory, steps: StepRunner, calibration: Calibration
+    message: TaskDelegated, memory: Memory, steps: StepRunner, calibration: Calibration, reviewer: Gateway = OFFLINE
 ) -> Commit:
     """Return the closing commit of a question, after its remaining steps. After the deadline no model is called and the
     query is not rewritten."""
@@ -95,6 +101,7 @@ async def answer_question(
     conclusion = conclude_run(message, evidence, run)
     for part, found in by_part.items():
         conclusion = with_part(conclusion, part, found, calibration)
+    conclusion = await with_review(message, memory, conclusion, reviewer)
     return join_commits(steps.pending, closing_commit(message, memory, conclusion, *steps.last_ids(run)))
 
 
@@ -104,7 +111,9 @@ def form_of(message: TaskDelegated) -> Form | None:
     return _FORMS.get(message.lane) if message.override is None and message.purpose == "work" else None
 
 
-async def work_in_turns(message: TaskDelegated, memory: Memory, steps: InvestigationRunner) -> Commit:
+async def work_in_turns(
+    message: TaskDelegated, memory: Memory, steps: InvestigationRunner, reviewer: Gateway = OFFLINE
+) -> Commit:
     """Return the closing commit of a failure or a plan, after the remaining steps of the work on it."""
     run = await steps.run()
     # Lineage is read last, since all that was read restricts later commits and model calls.
@@ -114,6 +123,9 @@ async def work_in_turns(message: TaskDelegated, memory: Memory, steps: Investiga
         conclusion = conclude_plan(message, rules, run, steps.readings, steps.calibration)
     else:
         conclusion = conclude_investigation(message, rules, run, steps.readings)
+    if conclusion.model is not None:  # Two worked on one thing: the model and the rules.
+        conclusion = replace(conclusion, beside=steps.rules_action)
+    conclusion = await with_review(message, memory, conclusion, reviewer)
     return closing_commit(message, memory, conclusion, *run.last)
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from counterpoint.client import Gateway, Memory
 from counterpoint.client.replay import Handler, RecordedGateway, replay_lines
-from counterpoint.developer.agent.lane_step import KEY
+from counterpoint.developer.agent.lane_step import KEY as LANE
+from counterpoint.developer.agent.review_step import KEY as JUDGE
 from counterpoint.developer.evidence.calibration import Calibration, load_calibration
 from counterpoint.developer.handlers import OFFLINE, handle_delegated
 from counterpoint.developer.settings import Deadlines
@@ -20,14 +21,15 @@ def handlers(policy: Mapping[str, Any], gateway: Gateway) -> Mapping[str, Handle
     shipped = load_calibration()
     calibration = Calibration.model_validate(_merged(shipped.model_dump(), policy.get("calibration", {})))
 
-    chooser, rest = OFFLINE, gateway
+    chooser, reviewer, rest = OFFLINE, OFFLINE, gateway
     if isinstance(gateway, RecordedGateway):
-        chooser, rest = gateway.among(lambda key: key == KEY), gateway.among(lambda key: key != KEY)
+        chooser, reviewer = gateway.among(lambda key: key == LANE), gateway.among(lambda key: key == JUDGE)
+        rest = gateway.among(lambda key: key not in (LANE, JUDGE))
 
     async def delegated(message: TaskDelegated, memory: Memory) -> Commit:
         task = message.task.model_copy(update={"deadline": None})
         untimed = message.model_copy(update={"task": task})
-        return await handle_delegated(untimed, memory, rest, calibration, _UNLIMITED, chooser=chooser)
+        return await handle_delegated(untimed, memory, rest, calibration, _UNLIMITED, None, chooser, reviewer)
 
     return {TaskDelegated.TYPE: delegated}
 

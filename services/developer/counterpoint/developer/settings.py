@@ -31,6 +31,7 @@ class DeveloperSettings(BusSettings):
     model_developer: str | None = None
     model_manager: str | None = None
     model_router: str | None = None
+    model_judge: str | None = None
     search_url: str | None = None
     gateway_url: str | None = None
 
@@ -52,3 +53,7 @@ class DeveloperSettings(BusSettings):
     def chooser(self) -> Gateway:
         """Return the gateway with the model that may choose a lane, the one that is named for it."""
         return Gateway(self.gateway_url, model=self.model_router)
+
+    def reviewer(self) -> Gateway:
+        """Return the gateway with the model that reviews results, the one that is named for it."""
+        return Gateway(self.gateway_url, model=self.model_judge)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from counterpoint.client import Memory, put, record, records
-from counterpoint.guard.policy import ApprovalPolicy
+from counterpoint.guard.policy import ActRule, ApprovalPolicy
 from counterpoint.manager import approvals
 from counterpoint.manager.gateway.ledger import SpendRecord
 from counterpoint.manager.gateway.lifts import CountedSpend, lifts_for
@@ -37,6 +37,7 @@ class ApprovalDesk:
         act, writes = await self._refused_call(memory, history)
         act = (
             act
+            or approvals.held_search(history, message, self._policy)
             or approvals.held_proposal(history, message, self._policy)
             or approvals.held_documents(history, message, self._policy)
         )
@@ -49,6 +50,10 @@ class ApprovalDesk:
         """Return a result without what the policy refuses."""
         return approvals.permitted(history, message, self._policy)
 
+    def web(self, autonomy: str, project: str) -> ActRule:
+        """Return the rule for searches of the web."""
+        return self._policy.act("web", autonomy, project)
+
     async def on_decided(self, memory: Memory, history: TaskHistory, message: ApprovalDecided) -> Decision:
         """Act on the decision in the record. A message without it has no effect."""
         approval = approvals.awaited(history, message.approval_id)
@@ -58,6 +63,8 @@ class ApprovalDesk:
             return self._not_approved(memory, history, approval), ()
         if approval.category == "spend":
             return await self._lift(memory, history, approval)
+        if approval.category == "web":
+            return approvals.permit_search(history, approval, memory.now), ()
         return approvals.release(history, approval, memory.now), ()
 
     def on_due(self, memory: Memory, history: TaskHistory) -> TaskUpdate:

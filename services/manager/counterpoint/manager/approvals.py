@@ -23,6 +23,7 @@ from counterpoint.proto.approvals import (
     RefusedCall,
     artifact_sha256,
     lifts_as_text,
+    search_as_text,
 )
 from counterpoint.proto.findings import Findings
 from counterpoint.proto.messages import Message
@@ -61,6 +62,16 @@ def held_proposal(history: TaskHistory, message: TaskWorked, policy: ApprovalPol
     return HeldAct("proposal", message.text)
 
 
+def held_search(history: TaskHistory, message: TaskWorked, policy: ApprovalPolicy) -> HeldAct | None:
+    """Return the act of searching the web for a result that was made without it, if it needs an approval."""
+    task = history.task
+    if not message.wanted_search or message.wanted_search == task.permitted_search:
+        return None
+    if policy.act("web", task.autonomy, task.project) != "ask":
+        return None
+    return HeldAct("web", search_as_text(message.wanted_search))
+
+
 def held_documents(history: TaskHistory, message: TaskWorked, policy: ApprovalPolicy) -> HeldAct | None:
     """Return the act of storing the documents of a result, if it needs an approval."""
     task = history.task
@@ -81,18 +92,18 @@ def hold(
     history: TaskHistory, message: TaskWorked, act: HeldAct, approval_id: str, now: datetime, policy: ApprovalPolicy
 ) -> TaskUpdate:
     """Keep a result and ask a person for the act."""
-    is_spend = act.category == "spend"
+    is_spend, is_shown = act.category == "spend", act.category in ("spend", "web")
     row = transition(history.workflow_state, WorkflowEvent.OVER_LIMIT if is_spend else WorkflowEvent.HELD)
     if row is None:
         return without_effect(history, f"work of attempt {message.attempt} that needs an approval")
     approval = _approval(history, message, act, approval_id, now, policy)
     escalation = escalate_budget(history.task, act.lifts) if is_spend else None
-    findings = message.findings if is_spend else Findings(downstream=message.findings.downstream)
+    findings = message.findings if is_shown else Findings(downstream=message.findings.downstream)
     task = with_transition(
         history.task,
         row,
         now,
-        proposal=message.text if is_spend else None,
+        proposal=message.text if is_shown else None,
         confidence=message.confidence,
         findings=findings,
         escalation=escalation,
@@ -150,6 +161,23 @@ def lift(history: TaskHistory, now: datetime, *, applied: bool) -> TaskUpdate:
         delegate="work",
         messages=(TaskResumed(task_id=history.task.task_id, reason=reason),),
         approvals=(after,),
+    )
+
+
+def permit_search(history: TaskHistory, approval: Approval, now: datetime) -> TaskUpdate:
+    """Send the task back to work with a permitted search: exactly the words that were approved."""
+    row = transition(history.workflow_state, WorkflowEvent.LIFTED)
+    query = TaskWorked.model_validate(approval.held).wanted_search
+    if row is None or query is None or search_as_text(query) != approval.artifact:
+        return without_effect(history, "an approval")
+    reason, number = decided_reason(history), history.next_attempt
+    return TaskUpdate(
+        steps=(ReasoningStep("resume", f"{reason}; attempt {number} goes to the developer"),),
+        decision=f"resume with attempt {number}",
+        task=with_attempt(history.task, row, now, number, permitted_search=query),
+        delegate="work",
+        messages=(TaskResumed(task_id=history.task.task_id, reason=reason),),
+        approvals=(approval.applied(),),
     )
 
 
@@ -224,6 +252,7 @@ def _approval(
     what = {
         "spend": "a limit refused a model call",
         "proposal": f"attempt {message.attempt} is proposed",
+        "web": f"attempt {message.attempt} would search the web",
         "document": f"attempt {message.attempt} has {len(message.plans)} documents to store",
     }[act.category]
     return Approval(

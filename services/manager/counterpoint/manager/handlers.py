@@ -59,18 +59,17 @@ class ManagerHandlers:
             return self._commit(memory, history, without_effect(history, "a routing"), message.action_id)
         session_item = sessions.items[0] if sessions.items else None
         session = with_task(next(iter(records(sessions.items, SessionRecord)), None), message, memory.now)
+        given = effective_settings(
+            setting for result in settings for setting in records(result.items, IncidentSettings)
+        )
         commit = task_commit(
             memory,
             self.limits,
-            first_attempt(
-                message,
-                effective_settings(
-                    setting for result in settings for setting in records(result.items, IncidentSettings)
-                ),
-            ),
+            first_attempt(message, given),
             task_id=message.task_id,
             after=(message.action_id,),
             writes=(put("sessions", session_id, session, existing=session_item),),
+            web=self._approvals.web(message.task.autonomy, message.project),
         )
         if len(session.task_ids) < 2:
             return commit
@@ -186,7 +185,14 @@ class ManagerHandlers:
         writes: tuple[Write, ...] = (),
     ) -> Commit:
         return task_commit(
-            memory, self.limits, update, task_id=history.task.task_id, after=after, history=history, writes=writes
+            memory,
+            self.limits,
+            update,
+            task_id=history.task.task_id,
+            after=after,
+            history=history,
+            writes=writes,
+            web=self._approvals.web(history.task.autonomy, history.task.project),
         )
 
 

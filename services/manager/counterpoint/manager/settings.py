@@ -34,6 +34,7 @@ class ManagerSettings(BusSettings):
     model_manager: str | None = None
     model_developer: str | None = None
     model_router: str | None = None
+    model_judge: str | None = None
     model_sessions: str | None = None
     model_fallbacks: Annotated[tuple[str, ...], NoDecode] = ()
     replay_models: Annotated[tuple[str, ...], NoDecode] = ()
@@ -57,7 +58,8 @@ class ManagerSettings(BusSettings):
         """Return the providers of the gateway; a model in a folder runs in the memory service."""
         named = (self.embedding_model, *sorted(self.embedding_models))
         embedding = [name for name in named if name and not name.startswith(_FOLDER)]
-        models = (self.model, self.model_manager, self.model_developer, self.model_router, self.model_sessions)
+        lanes = (self.model, self.model_manager, self.model_developer)
+        models = (*lanes, self.model_router, self.model_judge, self.model_sessions)
         return ProviderLimits(
             models=tuple(dict.fromkeys(model for model in models if model)),
             fallbacks=tuple(dict.fromkeys(self.model_fallbacks)),

@@ -1,10 +1,11 @@
 """The commit of a task update: records, messages, timers, actions and the decision."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from counterpoint.client import Memory, act, decide, put, send
+from counterpoint.guard.policy import ActRule
 from counterpoint.manager.attempts import UNKNOWN, outcomes_by_number
 from counterpoint.manager.plans import note_of
 from counterpoint.manager.routing import request_of
@@ -15,6 +16,7 @@ from counterpoint.manager.timers import needed_timers, running_timers, set_timer
 from counterpoint.proto.approvals import STORE as APPROVALS
 from counterpoint.proto.approvals import Approval
 from counterpoint.proto.attempts import Attempt
+from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.line import Action
 from counterpoint.proto.memory import Commit, Outgoing, Write
 from counterpoint.proto.tasks import Task, TaskDelegated
@@ -31,16 +33,17 @@ def task_commit(
     after: Sequence[str | None],
     history: TaskHistory | None = None,
     writes: Sequence[Write] = (),
+    web: ActRule = "allow",
 ) -> Commit:
-    """Build the commit of an update of the task of `history`, or of a new task. `after`: ids of preceding actions."""
+    """Build the commit of an update of the task of `history`, or of a new task.
+
+    `after`: ids of preceding actions. `web`: whether the developer may search the web.
+    """
     writes, messages, cancelled = list(writes), list[Outgoing](), tuple[str, ...]()
     task = update.task or (history.task if history else None)
     head = tuple(dict.fromkeys(action_id for action_id in after if action_id))
     actions: list[Action] = []
-    for number, warning in enumerate(update.warnings):
-        step_name, warn = f"warning-{number}", "warn of a soft limit"
-        decision = decide(memory, AGENT, "budget", warn, warning, task_id=task_id, step=step_name)
-        noted = act(memory, AGENT, "assess", warning, task_id=task_id, after=head, decision=decision, step=step_name)
+    for decision, noted in _warnings(memory, update, task_id, head):
         messages.append(send(decision))
         actions.append(noted)
         head = (noted.action_id,)
@@ -75,11 +78,23 @@ def task_commit(
         record = _stored(update.task, update, history, head[0])
         writes.append(put("tasks", task_id, record, existing=history.item if history else None))
         if update.delegate:
-            messages.append(send(_delegated(record, update.delegate, head)))
+            messages.append(send(_delegated(record, update.delegate, head, web)))
         cancelled = running_timers(history.task) if history else ()
         messages += needed_timers(record, memory.now, limits)
     messages += [set_timer(task_id, timer, due_at) for timer, due_at in update.timers]
     return Commit(writes=tuple(writes), messages=tuple(messages), cancel_timers=cancelled)
+
+
+def _warnings(
+    memory: Memory, update: TaskUpdate, task_id: str, head: tuple[str, ...]
+) -> Iterator[tuple[DecisionMade, Action]]:
+    """Yield the decision and the action of each warning of a soft limit, one after the other."""
+    for number, warning in enumerate(update.warnings):
+        step = f"warning-{number}"
+        decision = decide(memory, AGENT, "budget", "warn of a soft limit", warning, task_id=task_id, step=step)
+        noted = act(memory, AGENT, "assess", warning, task_id=task_id, after=head, decision=decision, step=step)
+        yield decision, noted
+        head = (noted.action_id,)
 
 
 def _approvals(update: TaskUpdate, history: TaskHistory | None) -> dict[str, Approval]:
@@ -142,7 +157,7 @@ def _stored(task: Task, update: TaskUpdate, history: TaskHistory | None, head: s
     return task.model_copy(update={"version": None, "last_action_id": head, "outcomes": outcomes})
 
 
-def _delegated(task: Task, purpose: str, head: tuple[str, ...]) -> TaskDelegated:
+def _delegated(task: Task, purpose: str, head: tuple[str, ...], web: ActRule) -> TaskDelegated:
     return TaskDelegated(
         task_id=task.task_id,
         project=task.project,
@@ -154,5 +169,7 @@ def _delegated(task: Task, purpose: str, head: tuple[str, ...]) -> TaskDelegated
         constraints=task.constraints,
         objections=task.objections,
         purpose=purpose,
+        web=web,
+        permitted_search=task.permitted_search,
         after=head,
     )

@@ -66,8 +66,8 @@ def with_transition(task: Task, row: Transition, now: datetime, **changes: Any) 
 
 
 def with_attempt(task: Task, row: Transition, now: datetime, number: int, **changes: Any) -> Task:
-    """Return the record with attempt `number` delegated, no pending proposal and no objections."""
-    no_proposal = dict.fromkeys(("attempt_id", "attempt_action_id", "proposal", "artifact_sha256"))
+    """Return the record with attempt `number` delegated, no pending proposal, permitted search or objections."""
+    no_proposal = dict.fromkeys(("attempt_id", "attempt_action_id", "proposal", "artifact_sha256", "permitted_search"))
     return with_transition(task, row, now, **({"attempt": number, "objections": ()} | no_proposal | changes))
 
 

@@ -5,6 +5,7 @@ contradict each other, and "take over".
 """
 
 import re
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -73,6 +74,8 @@ def trigger_of(history: TaskHistory, message: TaskWorked) -> Trigger | None:
         return None
     if any(asks_take_over(text) for text in (task.title, task.description) if text):
         return Trigger("take_over", "how to continue: the task asks you to take over")
+    if disagreement := _disagreement(history, message):
+        return disagreement
     if pair := deadlock(history.ordered_attempts, message.attempt):
         first, second = pair
         what = f"which is right: attempt {first.attempt} and attempt {second.attempt} contradict each other"
@@ -115,6 +118,23 @@ def deadlock(attempts: Iterable[Attempt], number: int) -> tuple[Attempt, Attempt
     latest = next((each for each in confident if each.attempt == number), None)
     earlier = (each for each in confident if each.attempt < number)
     return next(((each, latest) for each in earlier if latest and contradicts(each.tried, latest.tried)), None)
+
+
+def _disagreement(history: TaskHistory, message: TaskWorked) -> Trigger | None:
+    """Return the trigger of a confident proposal of a model that contradicts that of the rules."""
+    task, attempt, alternative = history.task, history.attempts.get(message.attempt), message.alternative
+    if not alternative or attempt is None or (attempt[0].confidence or 0) <= CONFIDENT:
+        return None
+    if not contradicts(alternative, attempt[0].tried):
+        return None
+    if task.shadow:
+        return Trigger("confidence_deadlock", "which is right: the model and the rules contradict each other")
+    acts = f"the model proposes “{_short(attempt[0].tried)}”, the rules propose “{_short(alternative)}”"
+    return Trigger("confidence_deadlock", f"which is right: {acts}")
+
+
+def _short(act: str) -> str:
+    return textwrap.shorten(act, 300, placeholder="…")
 
 
 def contradicts(first: str, second: str) -> bool:

@@ -18,7 +18,7 @@ class WorkflowEvent(StrEnum):
     SHADOWED = "worked: proposed in shadow"
     OVER_LIMIT = "worked: a limit refused a call"
     HELD = "worked: proposed, needs an approval"
-    LIFTED = "approval: limits lifted"
+    LIFTED = "approval: limits lifted or search permitted"
     CHANGED = "approval: its subject has changed"
     NOT_APPROVED = "approval: the proposal is rejected or expired"
     STOPPED = "worked: stopped"

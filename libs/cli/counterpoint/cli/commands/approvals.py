@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 STATES = ("pending", "approved", "rejected", "expired", "withdrawn", "applied", "outdated", "all")
-CATEGORIES = ("spend", "proposal", "document")
+CATEGORIES = ("spend", "proposal", "document", "web")
 CategoryFilter = Annotated[str | None, typer.Option("--category", help=f"One of {', '.join(CATEGORIES)}.")]
 TaskFilter = Annotated[str | None, typer.Option("--task", metavar="TASK", help="The approvals of one task.")]
 

@@ -57,9 +57,9 @@ def text(
 ) -> str:
     """Return the tree as lines, numbered in order.
 
-    An action hangs below the latest of those that led to it and names the others. A single follower stays in its
-    column; where the line branches, each branch but the last is indented. `names` are the names of items by
-    store and id, `confidences` those of decisions by id.
+    An action hangs below the latest of those that led to it and names the others, and those that it was made beside. A
+    single follower stays in its column; where the line branches, each branch but the last is indented. `names` are the
+    names of items by store and id, `confidences` those of decisions by id.
     """
     ordered = in_order(actions)
     number = {action.action_id: place for place, action in enumerate(ordered, 1)}
@@ -76,6 +76,8 @@ def text(
             followers = below.get(place, [])
             others = led[action.action_id][:-1]
             also = f"  (also after {', '.join(map(str, others))})" if others else ""
+            beside = sorted(number[other] for other in action.coordinates_with if other in number)
+            also += f"  (beside {', '.join(map(str, beside))})" if beside else ""
             yield f"{indent}{place:>3} {action.agent}: {action.kind}{also}"
             edge = f"{indent}    {'│' if followers else ' '} "
             for line in _action_lines(action, names, confidences.get(action.decision_id or ""), above):

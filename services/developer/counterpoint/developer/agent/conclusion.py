@@ -10,7 +10,8 @@ from counterpoint.developer.agent.readings import Reading
 from counterpoint.developer.evidence.lessons import warnings
 from counterpoint.developer.excerpts.citations import labelled_quote, references
 from counterpoint.developer.policies.findings import findings_of
-from counterpoint.developer.policies.proposals import Proposal
+from counterpoint.developer.policies.prohibitions import is_forbidden
+from counterpoint.developer.policies.proposals import Proposal, is_left_out
 from counterpoint.developer.policies.results import AnswerResult, Conclusion, ProposalResult, Result, conclusion_of
 from counterpoint.proto.findings import Citation, Findings
 from counterpoint.proto.tasks import TaskDelegated
@@ -37,8 +38,13 @@ def conclude_investigation(
         reason = run.reason or "what it cited has changed"
         return with_caveat(rules, f"the investigation by a model made no proposal: {reason}")
     proposal = _proposal(sections, rules, readings)
+    offered = not isinstance(rules.result, ProposalResult) and is_forbidden(message, proposal.tried)
+    if offered or is_left_out(proposal.tried, message):
+        return with_caveat(rules, "the act that a model proposed is one that a constraint forbids")
     result = _result(rules, proposal, run)
-    return replace(conclusion_of(message.task, rules.evidence, rules.assessment, result), model=run.model)
+    made = conclusion_of(message.task, rules.evidence, rules.assessment, result)
+    alternative = rules.result.proposal.tried if isinstance(rules.result, ProposalResult) else None
+    return replace(made, model=run.model, alternative=alternative)
 
 
 def _result(rules: Conclusion, proposal: Proposal, run: Investigation) -> Result:

@@ -13,6 +13,7 @@ from counterpoint.developer.evidence.gather import Evidence
 from counterpoint.developer.policies.findings import findings_of
 from counterpoint.developer.policies.lanes import no_provider
 from counterpoint.developer.policies.plan_sections import WrittenLine, WrittenPlan, WrittenStep
+from counterpoint.developer.policies.prohibitions import is_forbidden
 from counterpoint.developer.policies.provider_rules import objection_to
 from counterpoint.developer.policies.results import AnswerResult, Conclusion, Result, StopResult, conclusion_of
 from counterpoint.developer.policies.task_plan import task_plan
@@ -57,7 +58,8 @@ def conclude_plan(
 
     Confidence, and whether to answer or to stop, are those of the rules. After a stop the plan is an offer.
     """
-    sections = still_supported(run.sections, readings, PLAN, rules.evidence)
+    supported = still_supported(run.sections, readings, PLAN, rules.evidence)
+    sections = tuple(each for each in supported if each.part != "steps" or not _is_forbidden(message, each))
     if run.ending != "proposed" or act_of(sections, PLAN) is None:
         reason = run.reason or "what it cited has changed"
         return with_caveat(rules, f"the plan is that of the rules, a model added nothing: {reason}")
@@ -81,6 +83,10 @@ def written_plan(sections: Sequence[ProposalSection], model: str) -> WrittenPlan
         numbered.append(WrittenStep(_lines(section), after, cut=len(after) < len(named)))
     parts = {section.part: _lines(section) for section in sections if section.part != "steps"}
     return WrittenPlan(model, parts, tuple(numbered))
+
+
+def _is_forbidden(message: TaskDelegated, section: ProposalSection) -> bool:
+    return any(is_forbidden(message, sentence.text) for sentence in section.draft.sentences)
 
 
 def _lines(section: ProposalSection) -> tuple[WrittenLine, ...]:

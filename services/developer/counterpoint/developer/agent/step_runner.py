@@ -82,6 +82,11 @@ class InvestigationRunner:
         assert self._rules is not None, "a run begins with its evidence"
         return self._rules
 
+    @property
+    def rules_action(self) -> str:
+        """The id of the action with the result of the rules."""
+        return self._memory.id("action", AGENT, "assess", _name(0))
+
     async def run(self) -> Investigation:
         """Run the remaining steps and return the ended run.
 

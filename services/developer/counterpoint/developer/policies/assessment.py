@@ -83,7 +83,7 @@ def assess(message: TaskDelegated, evidence: Evidence, calibration: Calibration)
 def under_constraints(message: TaskDelegated, assessment: Assessment) -> Assessment:
     """Return an assessment that states the constraints of earlier overrides, which hold for every later proposal.
 
-    They are stated, not compared: rules that compare a constraint with a proposal were wrong too often.
+    The reviewer compares those that forbid an act. What it has left out is stated too.
     """
     quoted = message.override.constraints if message.override else ()
     caveats = [
@@ -91,6 +91,7 @@ def under_constraints(message: TaskDelegated, assessment: Assessment) -> Assessm
         for each in message.constraints
         if each.text not in quoted
     ]
+    caveats += [f"an act was left out: {each.reason}" for each in message.objections if each.leave_out]
     return replace(assessment, caveats=(*assessment.caveats, *caveats)) if caveats else assessment
 
 
@@ -99,7 +100,7 @@ def _procedures(message: TaskDelegated, evidence: Evidence) -> tuple[Procedure, 
     found = procedures(
         "\n".join(filter(None, (task.description, task.error_message))), evidence.found, evidence.neighbours
     )
-    return tuple(each for each in found if not is_left_out(each.text, message.objections))
+    return tuple(each for each in found if not is_left_out(each.text, message))
 
 
 def _waivable(assessment: Assessment, override: OverrideGiven | None) -> Assessment:

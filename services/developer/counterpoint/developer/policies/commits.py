@@ -124,7 +124,18 @@ def _decided(
         sources=sources,
         parent=parent,
     ).model_copy(update={"model": conclusion.model})
-    action = act(memory, AGENT, kind, result.reasoning, result=text, after=(after,), sources=sources, decision=decision)
+    beside = (conclusion.beside,) if conclusion.beside else ()
+    action = act(
+        memory,
+        AGENT,
+        kind,
+        result.reasoning,
+        result=text,
+        after=(after,),
+        coordinates_with=beside,
+        sources=sources,
+        decision=decision,
+    )
     return decision, action
 
 
@@ -148,7 +159,7 @@ def _reviewed(
         session_id=message.session_id,
         sources=sources,
         parent=result.decision_id,
-    )
+    ).model_copy(update={"model": judged.by_model.model if judged.by_model else None})
     step = act(
         memory,
         JUDGE,
@@ -242,6 +253,7 @@ def _worked(
         "findings": result.findings,
         "action_id": action_id,
         "objections": objections,
+        "wanted_search": conclusion.wanted_search,
     }
     match result:
         case AnswerResult(text=text):
@@ -253,6 +265,7 @@ def _worked(
                 text=proposal.text,
                 artifact_sha256=proposal.sha256,
                 attempt_id=attempt.attempt_id if attempt else None,
+                alternative=conclusion.alternative,
             )
         case StopResult(code=code, needs=needs, text=text, plans=plans):
             return TaskWorked(**fields, outcome="stopped", code=code, needs=needs, text=text, plans=plans)

@@ -11,6 +11,7 @@ from counterpoint.developer.excerpts.answers import quoted_answer
 from counterpoint.developer.policies.assessment import Assessment, assess, under_constraints
 from counterpoint.developer.policies.findings import candidates, findings_of, under_caveats, unvouched_sources
 from counterpoint.developer.policies.plan_sections import WrittenPlan
+from counterpoint.developer.policies.prohibitions import is_forbidden
 from counterpoint.developer.policies.proposals import best_known_fix, is_left_out, propose
 from counterpoint.developer.policies.provider_plan import plan_path, provider_plans
 from counterpoint.developer.policies.results import (
@@ -33,7 +34,7 @@ def conclude(message: TaskDelegated, evidence: Evidence, calibration: Calibratio
     if decide is None:
         problem = f"unknown lane {message.lane}"
         raise Permanent(ErrorCode.UNKNOWN_LANE, (Problem(field="lane", problem=problem),))
-    kept = (lesson for lesson in evidence.lessons if not is_left_out(lesson.text, message.objections))
+    kept = (lesson for lesson in evidence.lessons if not is_left_out(lesson.text, message))
     evidence = replace(evidence, lessons=tuple(kept))
     assessment = under_constraints(message, assess(message, evidence, calibration))
     return conclusion_of(message.task, evidence, assessment, decide(message, evidence, assessment, calibration))
@@ -134,7 +135,8 @@ def insufficient_evidence(message: TaskDelegated, evidence: Evidence, assessment
 
 def _low_confidence(message: TaskDelegated, evidence: Evidence, assessment: Assessment) -> StopResult:
     """Stop for lack of confidence, with the fix of the most similar failure as an offer."""
-    offer = best_known_fix(evidence.lessons, evidence.failure) if message.lane == "investigate" else None
+    permitted = [lesson for lesson in evidence.lessons if not is_forbidden(message, lesson.text)]
+    offer = best_known_fix(permitted, evidence.failure) if message.lane == "investigate" else None
     citations = (*(offer.citations if offer else ()), *candidates(evidence.found))
     caveats = (*assessment.caveats, *warnings(evidence.lessons))
     return StopResult(

@@ -13,9 +13,11 @@ from counterpoint.developer.excerpts.passages import Passage, is_same_text, pass
 from counterpoint.developer.excerpts.relevance import Hit
 from counterpoint.developer.language.words import content_words, coverage, weights
 from counterpoint.developer.policies.procedures import Procedure
-from counterpoint.proto.findings import Citation, Objection
+from counterpoint.developer.policies.prohibitions import is_forbidden
+from counterpoint.proto.findings import Citation
 from counterpoint.proto.memory import Item
 from counterpoint.proto.overrides import OverrideGiven
+from counterpoint.proto.tasks import TaskDelegated
 
 NEXT_STEPS = 3
 STEP_CHARS = 80
@@ -53,9 +55,12 @@ def is_agent_override(override: OverrideGiven | None) -> bool:
     return override is not None and override.by_kind not in INSTRUCTING_KINDS
 
 
-def is_left_out(text: str, objections: Sequence[Objection]) -> bool:
-    """Return whether an act is one for which the work was returned."""
-    return any(each.leave_out is not None and is_same_text(text, each.leave_out) for each in objections)
+def is_left_out(text: str, message: TaskDelegated) -> bool:
+    """Return whether an act is one for which the work was returned, or a forbidden one in work that is not returned."""
+    if any(each.leave_out is not None and is_same_text(text, each.leave_out) for each in message.objections):
+        return True
+    final = bool(message.objections) or message.purpose != "work"
+    return final and is_forbidden(message, text)
 
 
 def propose(

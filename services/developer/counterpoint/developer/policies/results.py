@@ -6,7 +6,8 @@ from counterpoint.developer.evidence.downstream import with_downstream
 from counterpoint.developer.evidence.gather import Evidence
 from counterpoint.developer.policies.assessment import Assessment
 from counterpoint.developer.policies.proposals import Proposal
-from counterpoint.proto.findings import Findings
+from counterpoint.proto.findings import Findings, Objection
+from counterpoint.proto.messages import Shape
 from counterpoint.proto.plans import PlanDocument
 from counterpoint.proto.tasks import EscalationCode, Need, SubmitTask
 
@@ -46,14 +47,31 @@ class StopResult:
 Result = AnswerResult | ProposalResult | StopResult
 
 
+class ModelReview(Shape):
+    """The objections of a model to a result that the rules accept, and in `note` how it reviewed."""
+
+    model: str | None = None
+    objections: tuple[Objection, ...] = ()
+    note: str = ""
+
+
 @dataclass(frozen=True)
 class Conclusion:
-    """The decision about a task: evidence, assessment and result. `model` wrote the result, if a model did."""
+    """The decision about a task: evidence, assessment and result.
+
+    `model` wrote the result, if a model did; `alternative` is then the act of the rules in whose place it is, and
+    `beside` the action of the rules. `review` is that of a model, `wanted_search`
+    the words that would be searched for in the web with an approval.
+    """
 
     evidence: Evidence
     assessment: Assessment
     result: Result
     model: str | None = None
+    alternative: str | None = None
+    beside: str | None = None
+    review: ModelReview | None = None
+    wanted_search: str | None = None
 
 
 def conclusion_of(task: SubmitTask, evidence: Evidence, assessment: Assessment, result: Result) -> Conclusion:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from counterpoint.developer.evidence.gather import Evidence
 from counterpoint.developer.excerpts.citations import references
 from counterpoint.developer.language.exact_forms import exact
-from counterpoint.developer.language.words import content_words
 from counterpoint.developer.policies.parts import is_answered, question_parts
-from counterpoint.developer.policies.results import AnswerResult, Conclusion, ProposalResult
+from counterpoint.developer.policies.prohibitions import violations
+from counterpoint.developer.policies.results import AnswerResult, Conclusion, ModelReview, ProposalResult
 from counterpoint.proto.findings import Findings, Objection
 from counterpoint.proto.tasks import TaskDelegated
 
@@ -21,18 +21,7 @@ OBJECTION = "objection of the reviewer: "
 """Beginning of the caveat of an objection."""
 SHOWN = 5
 """Maximum number of exact forms in the reason of an objection."""
-_NEGATION = re.compile(
-    r"\b(?:(?:do|does|must|may|should|shall|will) not|(?:don|doesn|mustn|shouldn|won)['’]t|can ?not|can['’]t|never|no"
-    r"|not|avoid|refrain from|nicht|niemals|nie|keinesfalls|kein\w*)\b",
-    re.IGNORECASE,
-)
-_CONDITION = re.compile(
-    r"\b(?:without|unless|until|before|after|while|during|if|when|whenever|where|except|only|but|than|instead|other"
-    r"|ohne|bis|bevor|vor|nach|während|wenn|falls|außer|nur|sondern|als|solange)\b",
-    re.IGNORECASE,
-)
 _MARK = re.compile(r"\[\d{1,3}(?:\s*[,;]\s*\d{1,3})*\]")
-_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 _PLAIN = re.compile(r"[a-z0-9]+")
 
 
@@ -42,13 +31,15 @@ class Review:
 
     objections: tuple[Objection, ...]
     sent_back: bool
+    by_model: ModelReview | None = None
 
     @property
     def reasoning(self) -> str:
         """The objections in words."""
-        return "; ".join(each.reason for each in self.objections) or (
+        said = "; ".join(each.reason for each in self.objections) or (
             "no objection: constraints, systems, numbers and identifiers agree with the task and what is cited"
         )
+        return f"{said}; {self.by_model.note}" if self.by_model else said
 
 
 def review(message: TaskDelegated, conclusion: Conclusion) -> Review | None:
@@ -69,8 +60,13 @@ def review(message: TaskDelegated, conclusion: Conclusion) -> Review | None:
         *(_unanswered_parts(message, result.findings, shown) if message.lane == "answer" else ()),
         *_missing_systems(message, evidence, result.findings, shown),
     )
+    if conclusion.review:
+        known = {(each.rule, each.search_for) for each in objections if each.search_for}
+        more = (each for each in conclusion.review.objections if (each.rule, each.search_for) not in known)
+        objections = (*objections, *more)
     again = message.purpose == "work" and not message.objections and not instructed
-    return Review(objections, again and any(each.leave_out or each.search_for for each in objections))
+    sent_back = again and any(each.leave_out or each.search_for for each in objections)
+    return Review(objections, sent_back, conclusion.review)
 
 
 def with_caveats(conclusion: Conclusion, review: Review) -> Conclusion:
@@ -84,31 +80,10 @@ def with_caveats(conclusion: Conclusion, review: Review) -> Conclusion:
     )
 
 
-def forbidden_act(constraint: str) -> frozenset[str]:
-    """Return the content words of the act that a constraint forbids; empty if it forbids none, or only under a
-    condition."""
-    if not _NEGATION.search(constraint) or _CONDITION.search(constraint):
-        return frozenset()
-    return content_words(_NEGATION.sub(" ", constraint))
-
-
-def contradiction(constraint: str, act: str) -> str | None:
-    """Return the sentence of an act that consists of the words that a constraint forbids."""
-    forbidden = forbidden_act(constraint)
-    sentences = (each.strip() for each in _SENTENCE.split(act))
-    return next(
-        (each for each in sentences if forbidden and not _NEGATION.search(each) and content_words(each) == forbidden),
-        None,
-    )
-
-
 def _prohibited(message: TaskDelegated, act: str) -> Iterable[Objection]:
-    given = [(each.by, each.text) for each in message.constraints]
-    given += [(message.override.by, text) for text in message.override.constraints] if message.override else []
-    for by, text in dict.fromkeys(given):
-        if sentence := contradiction(text, act):
-            reason = f"“{sentence}” is what the constraint of {by} forbids: “{text}”"
-            yield Objection(rule="prohibition", reason=reason, leave_out=act)
+    for constraint, sentence in violations(message, act):
+        reason = f"“{sentence}” is what the constraint of {constraint.by} forbids: “{constraint.text}”"
+        yield Objection(rule="prohibition", reason=reason, leave_out=act)
 
 
 def _foreign_numbers(message: TaskDelegated, evidence: Evidence, findings: Findings, text: str) -> Iterable[Objection]:

@@ -16,6 +16,7 @@ from counterpoint.developer.policies.plan_sections import (
     provider_rows,
     searched,
 )
+from counterpoint.developer.policies.prohibitions import is_forbidden
 from counterpoint.developer.policies.provider_rules import objection_to
 from counterpoint.proto.findings import Citation
 from counterpoint.proto.tasks import TaskDelegated
@@ -38,7 +39,9 @@ def task_plan(
 ) -> TaskPlan | None:
     """Return a plan from the steps of the best trusted passages, the providers, and what a model wrote; None without
     any of them."""
-    (quoted, left_out), rows = _quoted_steps(evidence, calibration), provider_rows(evidence)
+    quoted, left_out = _quoted_steps(evidence, calibration)
+    forbidden = [each for each in quoted if is_forbidden(message, each.quote)]
+    quoted, rows = [each for each in quoted if each not in forbidden][:PLAN_STEPS], provider_rows(evidence)
     if not quoted and not rows and written is None:
         return None
     task, plan = message.task, PlanText()
@@ -55,7 +58,7 @@ def task_plan(
     plan.section("Alternatives", plan.lines(written, "alternatives"))
     by_model = (f"In the words of {written.by}:", plan.steps(written)) if written else ()
     plan.section("Steps", *by_model, *_as_stated(plan, quoted))
-    plan.section("Open points", _open_points(evidence, quoted, left_out), plan.lines(written, "open_points"))
+    plan.section("Open points", _open_points(evidence, quoted, left_out, forbidden), plan.lines(written, "open_points"))
     claim = "\n".join([*(each.quote for each in quoted), *([written.text] if written else [])])
     return TaskPlan(plan.text(), tuple(plan.citations), claim)
 
@@ -73,7 +76,7 @@ def _quoted_steps(evidence: Evidence, calibration: Calibration) -> tuple[list[Ci
                 quoted.append(cite(hit, passage))
             else:
                 left_out.append(hit.source)
-    return quoted[:PLAN_STEPS], left_out
+    return quoted, left_out
 
 
 def _as_stated(plan: PlanText, quoted: Sequence[Citation]) -> list[str]:
@@ -88,7 +91,9 @@ def _as_stated(plan: PlanText, quoted: Sequence[Citation]) -> list[str]:
     return blocks
 
 
-def _open_points(evidence: Evidence, quoted: Sequence[Citation], left_out: Sequence[str]) -> str:
+def _open_points(
+    evidence: Evidence, quoted: Sequence[Citation], left_out: Sequence[str], forbidden: Sequence[Citation]
+) -> str:
     """Return what memory does not say, a line each."""
     stated = content_words("\n".join(each.quote for each in quoted))
     points = [
@@ -108,6 +113,10 @@ def _open_points(evidence: Evidence, quoted: Sequence[Citation], left_out: Seque
     points += [
         f"- Passages of {source} that are code or name a stand-in for a provider are left out: {number}."
         for source, number in Counter(left_out).items()
+    ]
+    points += [
+        f"- Steps of {source} that a constraint of the task forbids are left out: {number}."
+        for source, number in Counter(each.source_path for each in forbidden).items()
     ]
     points.append("- Confirm the order of the steps: documents state that of their own steps alone.")
     return "\n".join(points)

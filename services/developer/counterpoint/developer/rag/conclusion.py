@@ -25,7 +25,7 @@ def conclude_run(message: TaskDelegated, evidence: Evidence, run: Run) -> Conclu
     assessment = Assessment(confidence, grade.model_copy(update={"sufficient": sufficient}), None, grade.reason)
     if not sufficient or run.draft is None:
         stop = _stop(message, insufficient_evidence(message, evidence, assessment), run)
-        return conclusion_of(message.task, evidence, assessment, stop)
+        return replace(conclusion_of(message.task, evidence, assessment, stop), wanted_search=run.wanted_search)
     text, citations = render_draft(run.draft)
     caveats = unvouched_sources(evidence, citations)
     if caveats:

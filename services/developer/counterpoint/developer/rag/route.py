@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from counterpoint.developer.evidence.search_query import QUERY_CHARS, SearchQuery
 from counterpoint.developer.language.words import content_words
-from counterpoint.developer.rag.run import Route
+from counterpoint.developer.rag.run import Route, Run
+from counterpoint.proto.tasks import TaskDelegated
 
 EARLIER = 3
 """Maximum number of earlier questions of the session in a query."""
@@ -38,6 +39,21 @@ def route(question: str) -> Route:
     return Route(
         mode="web", reason=f"{outside[0]!r} is about the outside world: search in memory, and web pages as leads"
     )
+
+
+WEB_CHARS = 400
+"""Maximum characters of a search of the web."""
+
+
+def without_permit(message: TaskDelegated, run: Run) -> Run | None:
+    """Return the run without a search of the web, if the policy refuses it or it has yet to be approved."""
+    query = run.meant[:WEB_CHARS]
+    if message.web == "refuse":
+        return run.with_notes("web_unavailable: the policy of this project refuses searches of the web")
+    if message.web == "ask" and query != message.permitted_search:
+        asked = run.model_copy(update={"wanted_search": query})
+        return asked.with_notes("web_unavailable: a search of the web needs an approval")
+    return None
 
 
 def available_route(route: Route, web: bool) -> Route:

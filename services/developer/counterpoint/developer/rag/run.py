@@ -68,7 +68,8 @@ class Verdict(Shape):
 
 class Run(Shape):
     """State of a run after a step, as in its checkpoint. `last` and `next` are nodes; `next` is None at the end.
-    `meant` is the question with those before it that it refers to; `spent_s` is the time of all steps of all
+    `meant` is the question with those before it that it refers to; `wanted_search` are words for the web that need an
+    approval; `spent_s` is the time of all steps of all
     deliveries."""
 
     question: str
@@ -87,6 +88,7 @@ class Run(Shape):
     ending: Ending | None = None
     leads: tuple[WebPage, ...] = ()
     notes: tuple[str, ...] = ()
+    wanted_search: str | None = None
     spent_s: float = 0.0
 
     def with_notes(self, *notes: str) -> "Run":

@@ -200,7 +200,7 @@ class StepRunner:
         query = run.asked or SearchQuery(text=run.question)
         found = await self._search(run)
         if run.route is not None and run.route.mode == "web" and not run.leads and not self._is_late:
-            run = await self._leads(run)
+            run = routing.without_permit(self._message, run) or await self._leads(run)
         texts = " | ".join((query.text, *query.also))
         reason = f"{query.why}: {texts}" if query.why else f"searched for: {texts}"
         counts = f"{len(found)} passages, {len(self.evidence.attempts)} earlier attempts"
@@ -210,7 +210,7 @@ class StepRunner:
         """Return the run with web pages as leads. They are untrusted and do not count as evidence."""
         try:
             found = await self._gateway.search_web(
-                self._memory, run.meant[:400], key=_key(run, "web"), deadline_s=self._time_s("web")
+                self._memory, run.meant[: routing.WEB_CHARS], key=_key(run, "web"), deadline_s=self._time_s("web")
             )
         except (Permanent, Denied, Transient) as error:
             return run.with_notes(f"web_unavailable: {error}")

@@ -63,7 +63,7 @@ class ModelGateway:
 
     def __init__(self, memory_for: MemoryForOrigin, limits: ProviderLimits) -> None:
         self._limits = limits
-        self._reservations = Reservations(memory_for, limits.job_tokens)
+        self._reservations = Reservations(memory_for, limits.job_tokens, limits.approvals)
         self._provider = ModelProvider(limits.tries)
         self._web = WebSearchProvider(limits.search_url) if limits.search_url else None
         self._limiter = FairLimiter(limits.calls)

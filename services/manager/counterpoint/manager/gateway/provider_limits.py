@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from counterpoint.guard.policy import ModelPolicy
+from counterpoint.guard.policy import ApprovalPolicy, ModelPolicy, policy
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class ProviderLimits:
     alone may call.
     At most `calls` run at a time, each for `call_s` seconds with `tries` tries and `max_tokens` output tokens.
     `job_tokens` are token limits of jobs of the memory service in a project; other jobs have no limit.
-    `policy` says which models a project may call for text.
+    `policy` says which models a project may call for text, `approvals` whether a task may search the web.
     """
 
     models: tuple[str, ...] = ()
@@ -30,6 +30,7 @@ class ProviderLimits:
     max_tokens: int = 8192
     job_tokens: Mapping[str, int] = field(default_factory=dict)
     policy: ModelPolicy = field(default_factory=ModelPolicy)
+    approvals: ApprovalPolicy = field(default_factory=lambda: policy().approvals)
 
     def __bool__(self) -> bool:
         return bool(self.models or self.replay_models or self.embedding_models or self.search_url)

@@ -16,13 +16,16 @@ from counterpoint.proto.tasks import Budget
 
 
 class CallingTask(Shape):
-    """The fields of a task record that say whose limits apply, how urgent a call is, and whether it is still needed."""
+    """The fields of a task record that say whose limits apply, how urgent a call is, whether it is still needed, and
+    which search of the web is permitted."""
 
     budget: Budget | None = None
     session_id: str | None = None
     priority: str = "normal"
     deadline: Time | None = None
     state: str = "working"
+    autonomy: str = "supervised"
+    permitted_search: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from prometheus_client import Counter
 
 from counterpoint.bus.turns import Urgency, urgency_of_task
 from counterpoint.client import record, retry_on_conflict
+from counterpoint.guard.policy import ApprovalPolicy
 from counterpoint.manager.gateway.call_request import CallRequest
-from counterpoint.manager.gateway.calls import CallOutcome, call_digest
+from counterpoint.manager.gateway.calls import CallOutcome, WebSearchCall, call_digest
 from counterpoint.manager.gateway.ledger import UNKNOWN, CallState, CallUsage, ModelCallRecord
 from counterpoint.manager.gateway.ledger_commits import (
     LedgerCommits,
@@ -22,6 +23,7 @@ from counterpoint.manager.gateway.ledger_commits import (
     PendingSettlement,
 )
 from counterpoint.manager.gateway.reservation_input import CallingTask, ReservationInput, calling_agent
+from counterpoint.manager.gateway.web_permits import require_permit
 from counterpoint.proto.errors import Conflict, Denied, ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.ids import derived_id, new_id
 from counterpoint.proto.memory import Get
@@ -42,10 +44,12 @@ _RELEASES_LIMIT = 20
 
 
 class Reservations:
-    """Reserves and settles calls. `memory_for` gives memory for an origin; `job_tokens` are token limits by job."""
+    """Reserves and settles calls. `memory_for` gives memory for an origin; `job_tokens` are token limits by job,
+    `approvals` says which tasks may search the web."""
 
-    def __init__(self, memory_for: MemoryForOrigin, job_tokens: Mapping[str, int]) -> None:
+    def __init__(self, memory_for: MemoryForOrigin, job_tokens: Mapping[str, int], approvals: ApprovalPolicy) -> None:
         self._commits = LedgerCommits(memory_for, job_tokens)
+        self._approvals = approvals
         self._holder = new_id()
 
     def close(self) -> None:
@@ -88,6 +92,8 @@ class Reservations:
         for number in range(_RELEASES_LIMIT):
             call_id = derived_id(request.grant.message, "call", request.key, number)
             memory, found = await self._commits.read(request, call_id)
+            if isinstance(request.call, WebSearchCall) and request.grant.task is not None:
+                require_permit(self._approvals, request.grant.project, found.task, request.call)
             if call_id not in found.calls:
                 pending = PendingReservation(
                     request, call_id, estimate, memory, found, lambda used: self._reservation(request, estimate, used)

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import SYSTEM
+from counterpoint.proto.delegations import DELEGATED, Delegation, as_deputy
 from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.memory import Write
 from counterpoint.proto.messages import utc_now
@@ -19,6 +20,10 @@ ADMINISTRATOR = "administrator"
 _NEEDED = "a principal that is known, and neither revoked nor expired"
 
 _BY_NAME = "SELECT body FROM records WHERE store = 'principals' AND body ->> 'name' = $1 AND body IS NOT NULL"
+
+_DELEGATIONS = (
+    "SELECT body FROM records WHERE project = $1 AND store = 'delegations' AND body ->> 'to' = $2 AND body IS NOT NULL"
+)
 
 
 def token_id(token: str) -> str:
@@ -32,6 +37,7 @@ class Principals:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._cached: dict[str, Principal] = {}
+        self._delegated: dict[tuple[str, str], tuple[Delegation, ...]] = {}
         self._changes = 0
 
     async def of(self, name: str | None) -> Principal | None:
@@ -55,10 +61,39 @@ class Principals:
             raise Denied(ErrorCode.PRINCIPAL, _NEEDED)
         return principal
 
+    async def acting(self, name: str | None, project: str) -> Principal | None:
+        """Return the principal of a name as it may work in a project: with the role of a deputy, while a person who may
+        approve has delegated it. Raises `Denied` as `of`."""
+        principal = await self.of(name)
+        if principal is None or principal.kind != "person" or principal.may(DELEGATED, project):
+            return principal
+        for delegation in await self._delegations(principal.name, project):
+            if delegation.holds(await self._known(delegation.by), utc_now()):
+                return as_deputy(principal, project)
+        return principal
+
+    async def _known(self, name: str) -> Principal | None:
+        try:
+            return await self.of(name)
+        except Denied:
+            return None
+
+    async def _delegations(self, to: str, project: str) -> tuple[Delegation, ...]:
+        known = self._delegated.get((project, to))
+        if known is None:
+            changes = self._changes
+            async with self._database.reading(project) as connection:
+                rows = await connection.fetch(_DELEGATIONS, project, to)
+            known = tuple(Delegation.model_validate(row["body"]) for row in rows)
+            if changes == self._changes:
+                self._delegated[project, to] = known
+        return known
+
     def clear(self) -> None:
-        """Take note of a change of a principal's record."""
+        """Take note of a change of a principal's or a delegation's record."""
         self._changes += 1
         self._cached.clear()
+        self._delegated.clear()
 
     @staticmethod
     def administrator(admin_token: str) -> Write:

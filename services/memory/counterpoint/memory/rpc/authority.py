@@ -43,7 +43,7 @@ class Authority:
             if name is not None:
                 await self.works_with_models(name, grant.project)
         else:
-            principal = await self.asker(origin)
+            principal = await self.principals.acting(origin.principal, origin.project)
             grant = diode.standing(self.policy, request, principal)
             integrity = VOUCHED if principal is not None and principal.kind != "agent" else DERIVED
         rule = diode.holder(grant, request)
@@ -91,8 +91,8 @@ class Authority:
             raise Denied(ErrorCode.FENCE, "the newest delivery of the message")
 
     def changed(self, plan: CommitPlan) -> None:
-        """Invalidate principals, revocations and ends of tasks that a commit changes."""
-        if any(row.store == "principals" for row in plan.writes):
+        """Invalidate principals with their delegations, revocations and ends of tasks that a commit changes."""
+        if any(row.store in ("principals", "delegations") for row in plan.writes):
             self.principals.clear()
         self.revocations.changed(plan)
         self.causes.changed(plan)

@@ -20,6 +20,7 @@ from counterpoint.proto.messages import Id, Time
 from counterpoint.proto.notifications import NotificationDue
 from counterpoint.router.api.body import RequestBody, item_json, json_body, reply
 from counterpoint.router.api.context import Context, RequestContext
+from counterpoint.router.api.delegations import require_approver
 from counterpoint.router.api.openapi import request_body
 from counterpoint.router.intake.intake import signer
 from counterpoint.router.paging import Cursor, Limit, ListPage, page
@@ -77,7 +78,7 @@ async def read_approval(context: RequestContext, approval_id: str) -> ShownAppro
     openapi_extra=request_body(ApprovalDecision),
 )
 async def decide(
-    body: Annotated[RequestBody[ApprovalDecision], json_body(ApprovalDecision, "approve")], approval_id: ApprovalId
+    body: Annotated[RequestBody[ApprovalDecision], json_body(ApprovalDecision)], approval_id: ApprovalId
 ) -> Response:
     """Approve or reject, as a person. `artifact_sha256` is the hash of the text that was read.
 
@@ -88,15 +89,16 @@ async def decide(
 
 
 async def decide_approval(context: RequestContext, approval_id: str, decision: ApprovalDecision) -> ShownApproval:
-    """Commit a decision. Raises `Denied` for anyone but a person, and `Permanent` `not_found` or `conflict`."""
-    principal = context.principal
+    """Commit a decision. Raises `Denied` for anyone but a person who may approve, or a deputy of one, and `Permanent`
+    `not_found` or `conflict`."""
+    principal, delegator = context.principal, await require_approver(context)
 
     async def decided(memory: Memory) -> tuple[Approval, Commit]:
         item = await memory.get(STORE, approval_id)
         if item is None:
             raise _unknown(context.project)
         before = record(item, Approval)
-        after = before.decided(decision, principal.name, principal.kind, memory.now)
+        after = before.decided(decision, principal.name, principal.kind, memory.now, delegator)
         return after, Commit() if after is before else _commit(context, memory, item, after)
 
     return _shown(await context.commit(decided), context.memory().now)
@@ -105,7 +107,8 @@ async def decide_approval(context: RequestContext, approval_id: str, decision: A
 def _commit(context: RequestContext, memory: Memory, item: Item, after: Approval) -> Commit:
     message = decision_of(after)
     assert message is not None
-    reasoning = after.reason or f"{message.decision} by {message.by}"
+    place = f" in the place of {after.decided_for}" if after.decided_for else ""
+    reasoning = after.reason or f"{message.decision} by {message.by}{place}"
     action = act(memory, signer("person"), "approval", reasoning, task_id=after.task_id, result=message.decision)
     writes = put(STORE, after.approval_id, after, existing=item), put("actions", action.action_id, action)
     messages = [send(message)]

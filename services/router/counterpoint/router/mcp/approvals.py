@@ -9,10 +9,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, Field
 
 from counterpoint.proto.approvals import ApprovalDecision, Sha256, ShownApproval, Verdict
-from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.messages import Id
 from counterpoint.router.api import approvals
 from counterpoint.router.api.body import validate
+from counterpoint.router.api.delegations import require_approver
 from counterpoint.router.mcp.caller import Project, caller
 
 _FORM = "decision"
@@ -49,9 +50,7 @@ async def decide_approval(
     Example: {"approval_id": "018f6b2e"}
     """
     context = caller(project)
-    if context.principal.kind != "person":
-        raise Denied(ErrorCode.ROLE, "a person, to decide an approval")
-    context.require("approve")
+    await require_approver(context)
     if decision is None:
         shown = await approvals.read_approval(context, approval_id)
         if shown.state != "pending":

