@@ -36,8 +36,9 @@ def change(task: Task, verbose: bool) -> CardSection:
 def affected(task: Task, verbose: bool) -> CardSection:
     """Return the failures caused by this one, as counted by lineage."""
     context = task.context or {}
-    found = (*(task.findings.downstream if task.findings else ()), *_rows(context.get("downstream")))
-    owners = {key: owner for row in found for key, owner in [_owner(row)] if owner}
+    found = [_owner(row) for row in (task.findings.downstream if task.findings else ())]
+    found += [_owner(row) for row in _rows(context.get("downstream"))]
+    owners = {key: owner for key, owner in found if owner}
     rows = [_affected(row, owners) for row in _rows(context.get("affected"))]
     reported = context.get("affected_count")
     count = max(reported if isinstance(reported, int) else 0, len(rows))
