@@ -11,6 +11,7 @@ from ui.cli_data import INCIDENT, RUNBOOK, answered, escalated, incident
 from counterpoint.card.content import card
 from counterpoint.card.render import Format, markdown, normalised, render, text
 from counterpoint.cli.render.tree import draw
+from counterpoint.proto.findings import Downstream, Findings
 from counterpoint.proto.tasks import Task
 from counterpoint.proto.titles import TITLE_CHARS
 
@@ -298,17 +299,24 @@ def test_what_has_changed_and_what_is_affected_is_listed() -> None:
         "nonsense",
     ]
     affected = [{"namespace": "n", "name": f"j{one}", "failed_at": "2026-11-17T06:00:00Z"} for one in range(12)]
-    lines = flat(shown(incident(context={"changed": changed, "affected": affected, "affected_count": 40})))
+    owned = [{"kind": "job", "namespace": "n", "name": "j1", "hops": 1, "edge": "data", "owner": "harbour"}]
+    context = {"changed": changed, "affected": affected, "affected_count": 40, "downstream": owned}
+    lines = flat(shown(incident(context=context, findings=None)))
     for said in (
         "changed code 1 → 2 https://git.example/compare/1...2",
         "schema raw.a no longer x INT",
         "image now etl:3",
         "upstream changed",
-        "affected 40 failures downstream of it n/j0 failed at 2026-11-17 06:00:00 UTC no owner",
+        "affected 40 failures downstream of it n/j0 failed at 2026-11-17 06:00:00 UTC n/j1 failed at 2026-11-17"
+        " 06:00:00 UTC harbour n/j2",
         "and 30 more",
     ):
         assert said in lines
     assert "nonsense" not in lines
+    findings = Findings(downstream=tuple(Downstream.model_validate(row) for row in owned))
+    assert "n/j1 failed at 2026-11-17 06:00:00 UTC harbour" in flat(
+        shown(incident(context={"affected": affected}, findings=findings))
+    )
 
 
 def test_where_no_error_was_sent_the_card_says_what_to_switch_on() -> None:

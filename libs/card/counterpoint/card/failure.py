@@ -5,11 +5,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from counterpoint.card.model import SHOWN_ROWS, CardSection, Line, section
+from counterpoint.proto.findings import Downstream
 from counterpoint.proto.signature import headline
 from counterpoint.proto.tasks import Task
 from counterpoint.proto.words import ordinal, quantity, span
 
 _ERROR_LINES, _ERROR_CHARS = 6, 600
+_Named = tuple[str, str]
+"""Namespace and name of a job or data set."""
 
 
 def failure(task: Task, verbose: bool) -> Iterator[CardSection]:
@@ -33,7 +36,10 @@ def change(task: Task, verbose: bool) -> CardSection:
 def affected(task: Task, verbose: bool) -> CardSection:
     """Return the failures caused by this one, as counted by lineage."""
     context = task.context or {}
-    rows = [_affected(row) for row in _rows(context.get("affected"))]
+    found = [_owner(row) for row in (task.findings.downstream if task.findings else ())]
+    found += [_owner(row) for row in _rows(context.get("downstream"))]
+    owners = {key: owner for key, owner in found if owner}
+    rows = [_affected(row, owners) for row in _rows(context.get("affected"))]
     reported = context.get("affected_count")
     count = max(reported if isinstance(reported, int) else 0, len(rows))
     if not count:
@@ -154,10 +160,21 @@ def _change(row: Mapping[str, Any]) -> Iterator[Line]:
         yield f"    {url}"
 
 
-def _affected(row: Mapping[str, Any]) -> Line:
+def _affected(row: Mapping[str, Any], owners: Mapping[_Named, str]) -> Line:
+    """Return the row of a failure downstream, with its owner if that is known."""
     name = "/".join(str(row[part]) for part in ("namespace", "name") if row.get(part))
     at = row.get("failed_at")
-    return name, f"failed at {moment(at)}" if at else "failed", str(row.get("owner") or "no owner")
+    key, stated = _owner(row)
+    owner = stated or owners.get(key)
+    return name, f"failed at {moment(at)}" if at else "failed", *([owner] if owner else [])
+
+
+def _owner(row: Downstream | Mapping[str, Any]) -> tuple[_Named, str | None]:
+    """Return the name of a job or data set downstream, and its owner."""
+    if isinstance(row, Downstream):
+        return (row.namespace, row.name), row.owner
+    owner = row.get("owner")
+    return (str(row.get("namespace")), str(row.get("name"))), str(owner) if owner else None
 
 
 def _part(row: Mapping[str, Any]) -> Line:

@@ -49,7 +49,8 @@ class Evidence:
     """All that is read about a task: hits, earlier attempts and their lessons, providers, the override, and the
     downstream of the target.
 
-    `found` and `answers` are the same hits, scored by topic and as answers; `neighbours` are adjacent chunks.
+    `found` and `answers` are the same hits, scored by topic and as answers; `neighbours` are adjacent chunks; `owners`
+    are owners in lineage, for a question that asks for one.
     `searched_for` describes the searches, so that an empty result differs from no search.
     """
 
@@ -63,6 +64,7 @@ class Evidence:
     instruction: Instruction | None
     searched_for: tuple[str, ...]
     downstream: DownstreamLookup = NO_LOOKUP
+    owners: tuple[Hit, ...] = ()
 
     @property
     def digest(self) -> str | None:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from counterpoint.developer.excerpts.citations import attributed_text, quotes_text
-from counterpoint.developer.excerpts.excerpt import Excerpt, excerpt, row_subject
+from counterpoint.developer.excerpts.excerpt import HALF, Excerpt, excerpt, row_subject
 from counterpoint.developer.excerpts.likelihood import likelihood_model
 from counterpoint.developer.excerpts.relevance import Grade, Hit
 from counterpoint.developer.excerpts.sections import Section, mostly_documents, sections
 from counterpoint.developer.language.codes import codes_of, first_code_in
-from counterpoint.developer.language.exact_forms import exact
-from counterpoint.developer.language.kinds import OWN
+from counterpoint.developer.language.exact_forms import exact, names_in
+from counterpoint.developer.language.kinds import OWN, OWNERSHIP, Kind
 from counterpoint.developer.language.question_terms import QuestionTerms, digits, question_terms
 from counterpoint.proto.findings import Citation
 
@@ -205,7 +205,19 @@ class Selection:
         terms = self.terms
         if terms.ours and not any(OWN.search(hit.text) for each in excerpts for hit in each.section.hits):
             return True
-        return terms.kind is not None and terms.kind.strict and not features["said"]
+        if terms.kind is None or (terms.kind.strict and not features["said"]):
+            return terms.kind is not None
+        return OWNERSHIP.search(terms.text) is not None and not self._names_owner(terms.kind, excerpts)
+
+    def _names_owner(self, kind: Kind, excerpts: Sequence[Excerpt]) -> bool:
+        """Return whether a sentence with an owner names most of what the question asks about."""
+        terms = self.terms
+        about = terms.words_in(" ".join(names_in(terms.text)) or kind.asks.sub(" ", terms.text)) - terms.missing
+        sentences = ((each.section, each.section.sentences[n]) for each in excerpts for n in each.units)
+        named = (
+            terms.words_in(f"{section.headings}\n{text}") & about for section, text in sentences if terms.fits(text)
+        )
+        return any(terms.share(words) >= HALF * terms.share(about) for words in named)
 
     def grade(self, rewritten: bool = False) -> Grade:
         """Return the likelihood as a grade; the threshold is higher for a `rewritten` query."""

@@ -16,6 +16,21 @@ _DAY = re.compile(
 )
 _FOREIGN = re.compile(r"[^\W\d_]*[^\W\d_a-zA-Z][^\W\d_]*")
 
+_JOINED = re.compile(r"[^\W_]+(?:[-_./:]+[^\W_]+)*")
+_JOINT = re.compile(r"[-_.\d]")
+NAME_CHARS_MIN = 5
+"""Minimum characters of a name with a digit or a joint, such as `fct_orders`."""
+
+
+def names_in(text: str) -> frozenset[str]:
+    """Return the words of a text that look like the name of a job, data set or setting, in lower case."""
+    return frozenset(word.lower() for word in _JOINED.findall(text) if is_name(word))
+
+
+def is_name(word: str) -> bool:
+    """Return whether a word looks like a name: with a digit, or of parts joined by dots, hyphens or underscores."""
+    return len(word) >= NAME_CHARS_MIN and _JOINT.search(word) is not None
+
 
 def exact(text: str) -> set[str]:
     """Return numbers with sign and percent, dates, times, names of days and months, and identifiers, in lower case and

@@ -120,6 +120,16 @@ OURS = re.compile(
 """Questions about the asker's own organisation, which no vendor manual answers."""
 OWN = re.compile(r"\b(?:our|ours|unser\w*|on-?call|team[- ]\w+|\w+ team)\b", re.IGNORECASE)
 """Pages about the own organisation."""
+OWNERSHIP = re.compile(
+    r"\bwho (?:\w+ ){0,2}?(?:owns?|maintains?)\b|\bowned by\b"
+    r"|\bwhose (?:is|are|was|were|dag|table|data ?set|pipeline|model|flow|topic)\b"
+    r"|\b(?:owners?|maintainers?) (?:of|for|behind)\b|\bwho (?:is|are) (?:the |an? )?(?:owners?|maintainers?)\b"
+    r"|\bwhich (?:team|group|squad) (?:owns|maintains)\b|\bwho is (?:responsible|accountable) for\b"
+    r"|\bwem gehör\w*|\bwer (?:besitzt|betreut|verantwortet)\b|\bwelches team (?:besitzt|betreut|verantwortet)\b"
+    r"|\bwer ist\b.{0,200}\b(?:zuständig|verantwortlich)\b|\b(?:besitzer|eigentümer)(?:in)?\b",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Questions for the owner of something."""
 FOCUS = re.compile(
     r"\b(?:which|what|how (?:many|much|big|large)|whose|welche[rmns]?|wie ?viele?)\s+"
     r"((?:(?!(?:is|are|does|do|did|will|can|must|should|has|have|was|ist|sind|hat|haben|wird|of|in|for|the)\b)[\w-]+\s*){1,3})",

@@ -32,7 +32,7 @@ def findings_of(
 def unvouched_sources(evidence: Evidence, citations: Sequence[Citation]) -> tuple[str, ...]:
     """Return a caveat for each cited untrusted source."""
     cited = {citation.id for citation in citations}
-    hits = (*evidence.answers, *evidence.neighbours, *evidence.found)
+    hits = (*evidence.owners, *evidence.answers, *evidence.neighbours, *evidence.found)
     sources = dict.fromkeys(hit.source for hit in hits if hit.item.id in cited and not hit.trusted)
     return tuple(f"no trusted person has vouched for {source}" for source in sources)
 

@@ -128,7 +128,7 @@ def _known_text(message: TaskDelegated, evidence: Evidence, findings: Findings) 
 
 def _cited_text(evidence: Evidence, findings: Findings) -> str:
     cited = {each.id for each in findings.citations}
-    hits = (*evidence.answers, *evidence.neighbours, *evidence.found)
+    hits = (*evidence.owners, *evidence.answers, *evidence.neighbours, *evidence.found)
     contexts = dict.fromkeys(hit.context for hit in hits if hit.item.id in cited and hit.context)
     return "\n".join([*_quotes(findings), *(each.source_path for each in findings.citations), *contexts])
 

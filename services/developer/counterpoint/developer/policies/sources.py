@@ -19,7 +19,7 @@ def cited_sources(citations: Iterable[Citation], evidence: Evidence | None) -> t
     """Return the cited items as sources, each once with its score, without candidates."""
     known: list[Source] = []
     if evidence:
-        known += [hit.as_source for hit in (*evidence.answers, *evidence.found)]
+        known += [hit.as_source for hit in (*evidence.owners, *evidence.answers, *evidence.found)]
         known += [one.as_source for one in evidence.attempts]
     scored = {(one.store, one.id, one.version): one for one in known}
     named = dict.fromkeys((each.store, each.id, each.version) for each in citations if each.role != "candidate")

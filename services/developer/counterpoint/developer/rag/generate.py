@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from counterpoint.developer.evidence.owners import names_subject, owner_sentence
 from counterpoint.developer.excerpts.answers import quoted_answer
 from counterpoint.developer.excerpts.citations import cite, references
 from counterpoint.developer.excerpts.passages import Passage, passages, sentences
@@ -45,6 +46,15 @@ def draft_of_quotes(question: str, hits: Sequence[Hit], threshold: float, neighb
     """Return a draft of the best quotes. Needs at least one hit."""
     made = quoted_answer(question, hits, threshold, neighbours)
     return _quote_draft(made.citations, QUOTES)
+
+
+def draft_of_owners(question: str, owners: Sequence[Hit], quotes: Draft | None) -> Draft:
+    """Return a draft of owners in lineage, and of those quotes that name all that the question asks about."""
+    beside = [each for each in quotes.sentences if names_subject(question, each.text)] if quotes else []
+    cited = [quotes.citations[n] for each in beside for n in each.rests_on] if quotes else []
+    said = [owner_sentence(hit) for hit in owners] + [each.text for each in beside]
+    sentences = tuple(Sentence(text=text, rests_on=(n,)) for n, text in enumerate(said))
+    return Draft(sentences=sentences, citations=(*(cite(hit, _whole_hit(hit)) for hit in owners), *cited))
 
 
 def draft_of_passages(hits: Sequence[Hit]) -> Draft:

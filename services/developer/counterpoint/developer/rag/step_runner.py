@@ -10,8 +10,10 @@ from pydantic import ValidationError
 from counterpoint.client import Gateway, Memory, act, decide, put, record, send
 from counterpoint.developer.evidence.calibration import Calibration
 from counterpoint.developer.evidence.gather import Evidence, evidence_of, search
+from counterpoint.developer.evidence.owners import RECORDED_OWNER, look_up_owners
 from counterpoint.developer.evidence.search_query import SearchQuery
 from counterpoint.developer.excerpts.answers import grade_answer
+from counterpoint.developer.excerpts.relevance import Grade
 from counterpoint.developer.policies.commits import AGENT, join_commits
 from counterpoint.developer.policies.confidence import band, below_high
 from counterpoint.developer.policies.sources import cited_sources
@@ -20,6 +22,7 @@ from counterpoint.developer.rag import run as transitions
 from counterpoint.developer.rag import telemetry
 from counterpoint.developer.rag.generate import (
     draft_of_model,
+    draft_of_owners,
     draft_of_passages,
     draft_of_quotes,
     prompt,
@@ -219,13 +222,7 @@ class StepRunner:
 
     def _evaluate(self, run: Run) -> _StepResult:
         query = run.asked or SearchQuery(text=run.question)
-        grade = grade_answer(
-            text_to_grade(run),
-            self.evidence.answers,
-            self._calibration.answer,
-            self.evidence.neighbours,
-            rewritten=run.rewrites > 0,
-        )
+        grade = self._grade_documents(run) if not self.evidence.owners else RECORDED_OWNER
         grade = grade.model_copy(update={"probability": round(grade.probability, 4)})
         rewritten = rewrite(run.meant, query, self.evidence.answers, run.rewrites)
         after = transitions.after_evaluate(run, grade, rewritten, late := self._is_late)
@@ -233,9 +230,14 @@ class StepRunner:
             after = after.with_notes("the time limit was reached before the question could be rewritten")
         decisions = {"generate": "go on", "retrieve": f"look again: {rewritten.text if rewritten else ''}"}
         confidence = Confidence(score=grade.probability, band=band(grade.probability) if grade.sufficient else "low")
-        if self.evidence.answers and not self.evidence.answers[0].trusted:
+        best = (*self.evidence.owners, *self.evidence.answers)[:1]
+        if not all(hit.trusted for hit in best):
             confidence = below_high(confidence)
         return _StepResult(after, decisions.get(after.next or "", "stop"), grade.reason, confidence)
+
+    def _grade_documents(self, run: Run) -> Grade:
+        found, beside = self.evidence.answers, self.evidence.neighbours
+        return grade_answer(text_to_grade(run), found, self._calibration.answer, beside, rewritten=run.rewrites > 0)
 
     async def _generate(self, run: Run) -> _StepResult:
         draft, notes = await self._draft(run)
@@ -245,7 +247,7 @@ class StepRunner:
 
     async def _draft(self, run: Run) -> tuple[Draft, tuple[str, ...]]:
         """Return a draft by the model, or one of quotes, and notes about a failed model call."""
-        found, notes = self.evidence.answers, tuple[str, ...]()
+        found, notes = (*self.evidence.owners, *self.evidence.answers), tuple[str, ...]()
         if self._gateway.model is not None and not self._is_late:
             messages = prompt(run.meant, found, run.draft, run.verdicts)
             try:
@@ -260,13 +262,15 @@ class StepRunner:
                 notes = ("the model wrote nothing, so the answer consists of quotes",)
         if run.draft is not None and run.draft.by == QUOTES:
             return supported_part(run.draft, run.verdicts), notes
-        quotes = draft_of_quotes(
-            text_to_grade(run), found, self._calibration.answer.threshold, self.evidence.neighbours
-        )
-        return quotes, notes
+        question, found, owners = text_to_grade(run), self.evidence.answers, self.evidence.owners
+        if owners and not self._grade_documents(run).sufficient:
+            return draft_of_owners(question, owners, None), notes
+        quotes = draft_of_quotes(question, found, self._calibration.answer.threshold, self.evidence.neighbours)
+        return draft_of_owners(question, owners, quotes) if owners else quotes, notes
 
     def _validate(self, run: Run) -> _StepResult:
-        verdicts = verdicts_of(run.draft or Draft(), (*self.evidence.answers, *self.evidence.neighbours))
+        hits = (*self.evidence.owners, *self.evidence.answers, *self.evidence.neighbours)
+        verdicts = verdicts_of(run.draft or Draft(), hits)
         after = transitions.after_validate(run, verdicts, self._is_late)
         wrong = [f"{n}: {verdict.problem}" for n, verdict in enumerate(verdicts, 1) if not verdict.supported]
         decisions = {"answered": "supported", "fallback": "fall back to plain retrieval"}
@@ -277,8 +281,10 @@ class StepRunner:
         query = run.asked or SearchQuery(text=run.question)
         meaning_alone = run.route is not None and run.route.mode == "vector"
         results = await search(self._memory, self._message, query, meaning_alone)
-        self._evidence = evidence_of(self._message, results, self._calibration, query)
-        return tuple(PassageVersion(id=hit.item.id, version=hit.item.version) for hit in self._evidence.answers)
+        evidence = evidence_of(self._message, results, self._calibration, query)
+        self._evidence = replace(evidence, owners=await look_up_owners(self._memory, run.meant or run.question))
+        hits = (*self._evidence.owners, *self._evidence.answers)
+        return tuple(PassageVersion(id=hit.item.id, version=hit.item.version) for hit in hits)
 
     async def _commit_step(self, node: Node, before: Run, result: _StepResult) -> None:
         step = _step(before.steps, node)
