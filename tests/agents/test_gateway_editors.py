@@ -1,6 +1,7 @@
 """Tokens for editors: a tool of a principal calls models for a task, on its budget, as long as both have the right."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -24,6 +25,11 @@ DOLLAR = {"usd": "1"}
 async def url(door: Door, outside: World) -> AsyncIterator[str]:
     async with gateway(door, ProviderLimits(models=(PRICED,))) as (url, _):
         yield f"{url}/v1"
+
+
+async def stored(house: House, record_id: str, one: Principal, version: int = 0) -> None:
+    write = Write(store="principals", id=record_id, expect=version, body=one.model_dump(mode="json", exclude_none=True))
+    await house.done("router", house.standing("default", principal=PERSON), writes=(write,))
 
 
 async def principal(house: House, name: str, project: str, roles: tuple[Any, ...] = ("submit", "read")) -> str:
@@ -145,6 +151,26 @@ async def test_a_token_ends_with_the_rights_of_its_principal(
     assert len(outside.seen) == 1
 
 
+async def test_a_token_ends_with_its_principal_though_a_later_one_has_the_same_name(
+    url: str, door: Door, project: str, outside: World
+) -> None:
+    house = door.house
+    await delegated(house, project, "t-1", **DOLLAR)
+    name = f"rosa-{project}"
+    first = Principal(
+        name=name, kind="person", projects=(project,), roles=("submit", "read"), created_at=utc_now() - timedelta(1)
+    )
+    await stored(house, f"{name}-1", first)
+    key = await token(house, project, name)
+    assert await said(url, key)
+    await stored(house, f"{name}-1", first.model_copy(update={"revoked_at": utc_now()}), 1)
+    await stored(house, f"{name}-2", first.model_copy(update={"created_at": utc_now()}))
+    with pytest.raises((AuthenticationError, PermissionDeniedError), match="now has this name"):
+        await said(url, key)
+    assert await said(url, await token(house, project, name))
+    assert len(outside.seen) == 2
+
+
 async def test_what_the_task_is_about_is_not_above_the_clearance_of_the_providers(
     url: str, door: Door, project: str, outside: World
 ) -> None:
@@ -176,7 +202,7 @@ async def test_a_token_opens_the_ledger_of_its_task_alone(door: Door, project: s
     await delegated(house, project, "t-1", **DOLLAR)
     await delegated(house, project, "t-2", **DOLLAR)
     key = await token(house, project)
-    name = f"editor:{PERSON} t-1"
+    name = f"editor:{PERSON} t-1 first"
     origin = Origin(message_id=name, project=project, task_id="t-1", capability=key, run=7)
     for store, record_id, rule in (
         ("spend", "t-2", "task"),
@@ -185,6 +211,6 @@ async def test_a_token_opens_the_ledger_of_its_task_alone(door: Door, project: s
     ):
         write = Write(store=store, id=record_id, body={"task_id": "t-2"} if rule == "task" else {})
         await house.refused("manager", origin, rule, step=f"w-{store}", last=False, writes=(write,))
-    other = origin.model_copy(update={"task_id": "t-2", "message_id": f"editor:{PERSON} t-2"})
+    other = origin.model_copy(update={"task_id": "t-2", "message_id": f"editor:{PERSON} t-2 first"})
     await house.refused("manager", other, "message", step="x", last=False,
                         writes=(Write(store="spend", id="t-2", body={}),))  # fmt: skip

@@ -150,6 +150,17 @@ async def test_over_http_every_field_at_fault_is_named(http: httpx.AsyncClient, 
     assert {error["field"] for error in answer.json()["errors"]} == {"kind", "description"}
 
 
+@pytest.mark.parametrize("kind", ["question", "troubleshoot", "plan"])
+async def test_a_task_without_a_word_to_search_for_is_not_left_working(
+    http: httpx.AsyncClient, project: str, kind: str
+) -> None:
+    task = {"kind": kind, "description": "?!", "error_message": "A" * 9_000, "project": project}
+    reply = await http.post("/v1/tasks", json=task, headers={"Prefer": "wait=60"})
+    assert (reply.status_code, reply.json()["state"]) == (200, "input_required")
+    search = await http.post("/v1/search", json={"text": "?!", "store": "chunks", "project": project})
+    assert (search.status_code, search.json()["code"]) == (422, "empty_query")
+
+
 async def test_an_idempotency_key_with_another_body_is_409(http: httpx.AsyncClient, project: str) -> None:
     key = {"Idempotency-Key": f"key-{project}"}
     first = await http.post("/v1/tasks", json={**QUESTION, "project": project}, headers=key)

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.memory.ingest.chunk import PYTHON_LIMIT_CHARS, ChunkedDocument, ContentType, chunk, detect
+from counterpoint.memory.ingest.chunk import (
+    FREE_CHUNKS,
+    LIMIT_LINES,
+    PYTHON_LIMIT_CHARS,
+    ChunkedDocument,
+    ContentType,
+    chunk,
+    detect,
+)
 
 BY_SPAN: list[ContentType] = [each for each in get_args(ContentType) if each != "conversation"]
 """A conversation leaves more out than white space: `test_conversation.py`."""
@@ -321,3 +329,19 @@ def test_a_rule_at_the_top_of_a_text_of_windows_is_no_beginning_that_is_looked_f
     text = "---\r\nNote: this\r\n" + "and that.\r\n" * 300
     assert chunk(text, "markdown").chunks[0].text.startswith("---\r\nNote")
     assert chunk(text + "---\r\n# Title\r\n\r\nText.\r\n", "markdown").chunks[-1].context == "Title"
+
+
+@pytest.mark.parametrize("type", sorted({*get_args(ContentType)} - {"text"}))
+def test_a_document_of_very_many_lines_is_cut_as_text(type: ContentType) -> None:
+    document = chunk("- a\n" * (LIMIT_LINES + 1), type)
+    assert (document.type, document.problem is not None) == (type, True)
+    assert "lines" in (document.problem or "")
+    assert len(document.chunks) <= 4 * LIMIT_LINES // 500 + 1
+
+
+@pytest.mark.parametrize(("type", "section"), [("markdown", "# a\n"), ("conversation", "User: a\n"), ("pdf", "a\f")])
+def test_a_document_of_very_many_short_sections_is_cut_as_text(type: ContentType, section: str) -> None:
+    few, many = chunk(section * FREE_CHUNKS, type), chunk(section * 2 * FREE_CHUNKS, type)
+    assert (len(few.chunks), few.problem) == (FREE_CHUNKS, None)
+    assert "sections" in (many.problem or "")
+    assert (many.type, len(many.chunks) < 50) == (type, True)

@@ -13,11 +13,19 @@ from counterpoint.local.postgres import PostgresUrls
 from counterpoint.memory.embedding.model import DIMENSIONS, Embedder, Vectors
 from counterpoint.memory.search.candidates import SearchScope
 from counterpoint.memory.search.fusion import fixed
-from counterpoint.memory.search.hybrid import MAX_QUERY_CHARS, HybridHit, SearchResult, parse_query, search
+from counterpoint.memory.search.hybrid import (
+    MAX_QUERY_CHARS,
+    HybridHit,
+    SearchResult,
+    parse_query,
+    require_word,
+    search,
+)
 from counterpoint.memory.search.index import index_projects
 from counterpoint.memory.search.scan import index_of
 from counterpoint.memory.search.terms import terms
 from counterpoint.proto.errors import Permanent
+from counterpoint.proto.memory import QueryPlan
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
@@ -217,9 +225,11 @@ async def test_a_search_sees_its_stores_its_model_and_labels_up_to_its_own(
 
 
 @pytest.mark.parametrize("query", ["", "   ", "?!…", "\x00", "x" * 5000])
-async def test_a_query_without_a_word_is_refused(stored: Connection, query: str) -> None:
+async def test_a_query_without_a_word_finds_nothing(stored: Connection, query: str) -> None:
+    found = await look(stored, query)
+    assert (found.hits, found.plan) == ((), QueryPlan.NONE)
     with pytest.raises(Permanent, match="empty_query"):
-        await look(stored, query)
+        require_word(query)
 
 
 async def test_a_query_of_100_kb_is_refused_and_one_at_the_limit_is_answered(stored: Connection) -> None:

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
+from growth import LIMIT, growth
 from ui.http_front import PROJECT, Running, made
 from ui.test_approvals import pending
 from ui.test_webhooks import SECRET, configured, push
@@ -20,6 +21,7 @@ from counterpoint.proto.attempts import TaskOutcomeReported
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.messages import utc_now
 from counterpoint.router.notify.summary import TEXT_CHARS
+from counterpoint.router.webhooks.chat import message_of_teams
 from counterpoint.router.webhooks.chat_commands import command_in
 
 TOKEN = base64.b64encode(b"the security token of Teams").decode()
@@ -167,6 +169,15 @@ async def test_strangers_other_projects_and_unknown_words_are_refused_by_name(ch
     assert "drop is none of waiting" in await said(chat, "drop everything")
     assert "is not that of source rooms" in card_of(await teams(chat, "waiting --project billing"))
     assert (await push(chat, "chat", b"command=x&text=waiting&user_id=U1")).status_code == 401
+
+
+@pytest.mark.parametrize("piece", ["<", "<at>", "<at", "<at>x</at"])
+def test_a_message_of_teams_takes_time_in_proportion_to_its_length(piece: str) -> None:
+    def read(size: int) -> None:
+        said = {"timestamp": utc_now().isoformat(), "from": {"id": "u"}, "text": piece * (size // len(piece))}
+        message_of_teams(json.dumps(said).encode(), utc_now())
+
+    assert growth(read, 64_000) < LIMIT
 
 
 async def test_a_message_of_teams_is_signed_and_recent(chat: Running) -> None:

@@ -51,6 +51,12 @@ async def stream(asker: httpx.AsyncClient, path: str, last: int | None = None, *
         yield events
 
 
+async def until_end(events: Events) -> AsyncIterator[Event]:
+    while (one := await events.next()) is not None:
+        if isinstance(one, Event):
+            yield one
+
+
 def decided(front: Running, number: int, project: str = PROJECT) -> None:
     front.house.send(
         DecisionMade(
@@ -260,6 +266,17 @@ async def test_a_stream_ends_when_its_principal_is_revoked(front: Running) -> No
         assert (await front.me.delete("/v1/principals/watcher")).status_code == 200
         decided(front, 1)
         assert await events.next() is None
+
+
+@pytest.mark.parametrize("path", [TASK, DECISIONS])
+async def test_a_stream_of_a_revoked_token_ends_though_a_new_one_has_the_same_name(front: Running, path: str) -> None:
+    new = {"name": "watcher", "kind": "person", "projects": ["*"], "roles": ["read"]}
+    async with front.as_principal("watcher", "read") as watcher, stream(watcher, path) as events:
+        assert (await front.me.delete("/v1/principals/watcher")).status_code == 200
+        assert (await front.me.post("/v1/principals", json=new)).status_code == 201
+        decided(front, 1)
+        told = [event.data["data"].get("decision") async for event in until_end(events)]
+    assert "step 1" not in told
 
 
 @pytest.mark.parametrize("path", [TASK, DECISIONS])

@@ -45,7 +45,10 @@ class Authenticator:
         """Return the principal of a token. Raises `Denied` `unauthenticated`."""
         if not token:
             raise Denied(ErrorCode.UNAUTHENTICATED, "a bearer token")
-        key = token_id(token)
+        return await self.principal(token_id(token))
+
+    async def principal(self, key: str) -> Principal:
+        """Return the principal of the token with this id. Raises `Denied` `unauthenticated`."""
         if (cached := self._cache.get(key)) is not None and cached.is_active(utc_now()):
             return cached
         invalidations = self._invalidations

@@ -101,10 +101,12 @@ class StreamStart:
 
     async def read(self, after: int) -> EncodedPage:
         """Return the events after a position. Raises `Transient`, and `Denied` once the principal may not read."""
+        await self.context.check_token()
         return _encoded(await self.feed.page(self.context, after))
 
     async def check(self) -> None:
         """Raise `Denied` if the principal may not read any more, and `Transient`."""
+        await self.context.check_token()
         key = self.context.project, self.context.principal.name
         await self.context.resources.read_rights.check(
             key, lambda: self.context.fetch(List(store="decisions", limit=1))

@@ -22,7 +22,8 @@ from counterpoint.proto.tasks import Budget
 JOB = "job:"
 """Prefix of the message id of a gateway token for a job of memory's own, which has no message."""
 EDITOR = "editor:"
-"""Prefix of the message id of a gateway token for a tool of a principal, which is followed by the principal's name."""
+"""Prefix of the message id of a gateway token for a tool of a principal, which is followed by the principal's name,
+the task, and when the principal was created: a later one of the same name has another token."""
 _CALL = "call"
 _LEDGER = frozenset((store, right) for store in ("spend", "model_calls") for right in ("read", "write"))
 ALWAYS = frozenset({"decisions", "actions"})
@@ -128,10 +129,11 @@ def gateway_of_job(
 
 
 def gateway_of_editor(
-    policy: Policy, project: str, task: str, principal: str, clearance: int, expires_at: datetime
+    policy: Policy, project: str, task: str, principal: Principal, clearance: int, expires_at: datetime
 ) -> Grant:
     """Return the grant of a gateway token for the tools of a principal that works on a task: see `EDITOR`."""
-    grant = _without_rights(principal, project, task, f"{EDITOR}{principal} {task}", clearance, expires_at)
+    message = f"{EDITOR}{principal.name} {task} {_created(principal)}"
+    grant = _without_rights(principal.name, project, task, message, clearance, expires_at)
     return _of_gateway(policy, grant, "model", clearance, expires_at)
 
 
@@ -155,6 +157,16 @@ def _without_rights(
 def editing_principal(message_id: str) -> str | None:
     """Return the principal of a message id of a token of `gateway_of_editor`, None for another message."""
     return message_id.removeprefix(EDITOR).partition(" ")[0] if message_id.startswith(EDITOR) else None
+
+
+def is_editing(message_id: str, principal: Principal) -> bool:
+    """Whether a token of `gateway_of_editor` with this message id was issued to a principal, and not to an earlier one
+    of the same name."""
+    return message_id.rpartition(" ")[2] == _created(principal)
+
+
+def _created(principal: Principal) -> str:
+    return principal.created_at.strftime("%Y%m%dT%H%M%S.%fZ") if principal.created_at else "first"
 
 
 def of_gateway(grant: Grant) -> bool:

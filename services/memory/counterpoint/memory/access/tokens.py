@@ -8,6 +8,7 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.memory import TokenPurpose
+from counterpoint.proto.principals import Principal
 from counterpoint.proto.tasks import Budget
 
 _JOB_LIFE_S = 300.0
@@ -34,7 +35,7 @@ class Tokens:
         )
         return mint(self._keyring, grant)
 
-    def of_editor(self, project: str, task: str, principal: str, label: int, life_s: float) -> str:
+    def of_editor(self, project: str, task: str, principal: Principal, label: int, life_s: float) -> str:
         """Return a token for the tools of a principal that works on a task of this label. Raises `Denied` `label`."""
         self._check(label)
         grant = diode.gateway_of_editor(self._policy, project, task, principal, self._clearance, _in(life_s))

@@ -41,7 +41,10 @@ class Authority:
             integrity = VOUCHED
             name = diode.editing_principal(grant.message)
             if name is not None:
-                await self.works_with_models(name, grant.project)
+                principal = await self.principals.of(name)
+                self.works_with_models(principal, grant.project)
+                if principal is None or not diode.is_editing(grant.message, principal):
+                    raise Denied(ErrorCode.PRINCIPAL, "a token of the principal that now has this name")
         else:
             principal = await self.principals.acting(origin.principal, origin.project)
             grant = diode.standing(self.policy, request, principal)
@@ -65,12 +68,11 @@ class Authority:
 
     async def administers_all(self, origin: Origin) -> bool:
         """Return whether the principal of a request is an administrator of every project."""
-        principal = await self.asker(origin)
+        principal = await self.principals.acting(origin.principal, origin.project)
         return principal is not None and principal.may("admin", origin.project) and "*" in principal.projects
 
-    async def works_with_models(self, name: str | None, project: str) -> None:
+    def works_with_models(self, principal: Principal | None, project: str) -> None:
         """Refuse a principal whose tools may not call models for the tasks of a project. Raises `Denied`."""
-        principal = await self.principals.of(name)
         if principal is None or not (principal.may("submit", project) and principal.may("read", project)):
             raise Denied(ErrorCode.ROLE, f"the roles submit and read in project {project}")
 

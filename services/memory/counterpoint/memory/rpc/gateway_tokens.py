@@ -70,7 +70,7 @@ class GatewayTokens:
         """
         grant, _ = await self._authority.authorise(caller, origin, (Access("tasks", "read"),))
         principal = await self._authority.asker(origin)
-        await self._authority.works_with_models(principal.name if principal else None, origin.project)
+        self._authority.works_with_models(principal, origin.project)
         assert principal is not None
         task = await self._authority.causes.task(grant.project, request.task_id)
         if task is None:
@@ -79,6 +79,4 @@ class GatewayTokens:
             raise Denied(ErrorCode.ENDED, "a task that has not ended")
         if not task.has_budget:
             raise Denied(ErrorCode.BUDGET, "a task with a budget, since a tool calls as often as it likes")
-        return self._tokens.of_editor(
-            grant.project, request.task_id, principal.name, task.label, request.minutes * 60.0
-        )
+        return self._tokens.of_editor(grant.project, request.task_id, principal, task.label, request.minutes * 60.0)

@@ -14,9 +14,12 @@ from counterpoint.memory.query.query_scope import store_of
 from counterpoint.memory.rpc.authority import Authority, key_of
 from counterpoint.memory.rpc.health import HealthReporter
 from counterpoint.memory.rpc.reply_limit import shortened
+from counterpoint.memory.search.hybrid import require_word
+from counterpoint.memory.search.vectors import texts
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import (
     Health,
+    HybridSearch,
     MemoryQuery,
     OrganisationLimits,
     Origin,
@@ -25,6 +28,7 @@ from counterpoint.proto.memory import (
     QueryRequest,
     QueryResult,
     Reembed,
+    VectorSearch,
 )
 
 REPLY_LIMIT_BYTES = 1000 * 1000
@@ -76,6 +80,9 @@ class QueryHandler:
             if any(diode.read_after_end(self._policy, cause.type, access.store) for access in accesses):
                 raise Denied(ErrorCode.ENDED, "a task that has not ended")
         self._authority.newest(grant, caller, origin)
+        if origin.capability is None:
+            # A caller can correct its text, while a task whose text has no word goes on without search results.
+            _require_words(request.queries)
         if any(isinstance(query, Reembed | Health | OrganisationLimits) for query in request.queries):
             return await self._alone(origin, request.queries)
         started = time.perf_counter()
@@ -122,6 +129,14 @@ class QueryHandler:
             return None
         cause, _ = await self._authority.causes.of(origin)
         return cause.with_(self._authority.reads.provenance_of(origin.message_id)).label
+
+
+def _require_words(queries: Sequence[MemoryQuery]) -> None:
+    """Raise `Permanent` `empty_query` for a search of a text without words."""
+    for query in queries:
+        if isinstance(query, VectorSearch | HybridSearch):
+            for text in texts(query):
+                require_word(text)
 
 
 def _reply(results: Sequence[bytes]) -> bytes:

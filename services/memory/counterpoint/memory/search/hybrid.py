@@ -75,14 +75,21 @@ class SearchResult:
 
 
 def parse_query(text: str) -> Terms:
-    """Parse a query. Raises `Permanent` if it is empty or longer than 32,000 characters."""
+    """Parse a query. Raises `Permanent` if it is longer than 32,000 characters."""
     if len(text) > MAX_QUERY_CHARS:
         problem = Problem(field="text", problem=f"has {len(text)} characters, the limit is {MAX_QUERY_CHARS}")
         raise Permanent(ErrorCode.QUERY_TOO_LONG, (problem,))
-    parsed = terms(text)
-    if not parsed.words and not parsed.exact:
+    return terms(text)
+
+
+def require_word(text: str) -> None:
+    """Raise `Permanent` `empty_query` for a text without a word to search for."""
+    if _is_empty(parse_query(text)):
         raise Permanent(ErrorCode.EMPTY_QUERY, (Problem(field="text", problem="contains no word to search for"),))
-    return parsed
+
+
+def _is_empty(parsed: Terms) -> bool:
+    return not parsed.words and not parsed.exact
 
 
 async def search(
@@ -106,7 +113,10 @@ async def search(
     there are rows in scope, up to `k`. With `of_rows`, numbers of rows of `vectors`, only those are in scope, and all
     of them are scanned. Corpora in `corpus_cache` are not read again. Raises `Permanent` as `parse_query` does.
     """
-    query = await _analyse(connection, scope, parse_query(text))
+    parsed = parse_query(text)
+    if _is_empty(parsed):
+        return SearchResult((), QueryPlan.NONE, ())
+    query = await _analyse(connection, scope, parsed)
     dense_alone = weights == fixed(1)
     if not query.rows or not (query.lexical_terms or dense_alone):
         return SearchResult((), QueryPlan.NONE, query.lexical_terms)

@@ -144,7 +144,7 @@ class SearchEngine:
     async def embed(self, project: str, queries: Iterable[MemoryQuery], label: int | None = None) -> EmbeddedTexts:
         """Return the vectors of the queries' texts, by the active model.
 
-        Raises `Permanent` for a text without a searchable word, and `ModelGone` if a remote model would receive a text
+        Raises `Permanent` for a text that is too long, and `ModelGone` if a remote model would receive a text
         whose `label` was not looked up.
         """
         query_texts = {

@@ -14,7 +14,7 @@ from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import Commit, List, LogAfter, QueryResult
 from counterpoint.proto.messages import ProjectName
 from counterpoint.proto.principals import Principal, Role
-from counterpoint.router.authentication import Authenticator, MemoryFor
+from counterpoint.router.authentication import Authenticator, MemoryFor, token_id
 from counterpoint.router.console.sign_in_codes import SignInCodes
 from counterpoint.router.cookies import cookie_token
 from counterpoint.router.hub import Hub
@@ -66,12 +66,16 @@ class RouterResources:
 
 @dataclass(frozen=True)
 class RequestContext:
-    """One request: the caller and the project. `project_in_url` is true when the URL names the project."""
+    """One request: the caller and the project. `project_in_url` is true when the URL names the project.
+
+    `token_id` is that of the caller's token; None for one that a source of webhooks names.
+    """
 
     resources: RouterResources
     principal: Principal
     project: str
     project_in_url: bool
+    token_id: str | None = None
 
     def in_project_of(self, body: Any) -> "RequestContext":
         """Return the context in the project that a JSON body names, if any.
@@ -96,6 +100,12 @@ class RequestContext:
         """Raise `Denied` unless the caller has one of the roles. Memory checks the policy again."""
         if not any(self.may(role) for role in roles):
             raise Denied(ErrorCode.ROLE, f"the role {' or '.join(roles)} in project {self.project}")
+
+    async def check_token(self) -> None:
+        """Raise `Denied` if the caller's token is no longer valid. Memory knows the name alone, which a later token may
+        have."""
+        if self.token_id is not None:
+            await self.resources.authenticator.principal(self.token_id)
 
     def memory(self) -> Memory:
         """Return memory on the caller's behalf. A commit needs a new one."""
@@ -140,7 +150,8 @@ async def _context(
     resources: RouterResources = request.app.state.resources
     token = credentials.credentials if credentials else cookie_token(request)
     principal = await resources.authenticator.authenticate(token)
-    return RequestContext(resources, principal, project or subjects.DEFAULT_PROJECT, project is not None)
+    chosen = project or subjects.DEFAULT_PROJECT
+    return RequestContext(resources, principal, chosen, project is not None, token_id(token or ""))
 
 
 Context = Annotated[RequestContext, Depends(_context)]

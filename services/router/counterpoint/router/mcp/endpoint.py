@@ -6,6 +6,7 @@ The server needs packages of about 60 MB, so the router does not import them bef
 import asyncio
 import importlib
 from collections.abc import MutableMapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
@@ -18,6 +19,7 @@ from counterpoint.proto import subjects
 from counterpoint.proto.errors import CounterpointError, Denied, ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.principals import Principal
 from counterpoint.router.api.context import RequestContext, RouterResources
+from counterpoint.router.authentication import token_id
 from counterpoint.router.problems import MEDIA_TYPE, problem_of
 
 log = structlog.get_logger()
@@ -62,7 +64,7 @@ class McpEndpoint:
         try:
             token = _bearer(Headers(scope=scope))
             principal = await self._resources.authenticator.authenticate(token)
-            context, all_tools = _parameters(scope, self._resources, principal)
+            context, all_tools = _parameters(scope, self._resources, principal, token_id(token or ""))
             app = await self._server.started()
         except CounterpointError as error:
             await self._refusal(error)(scope, receive, send)
@@ -195,7 +197,7 @@ def _bearer(headers: Headers) -> str | None:
 
 
 def _parameters(
-    scope: MutableMapping[str, Any], resources: RouterResources, principal: Principal
+    scope: MutableMapping[str, Any], resources: RouterResources, principal: Principal, token_id: str
 ) -> tuple[RequestContext, bool]:
     """Return the request context and whether all tools are listed, from the URL's `project` and `tools`."""
     query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
@@ -203,6 +205,6 @@ def _parameters(
     tools = query.get("tools", ["some"])[-1]
     if tools not in ("some", "all"):
         raise Permanent(ErrorCode.INVALID, (Problem(field="tools", problem="must be some or all"),))
-    context = RequestContext(resources, principal, subjects.DEFAULT_PROJECT, project_in_url=False)
+    context = RequestContext(resources, principal, subjects.DEFAULT_PROJECT, project_in_url=False, token_id=token_id)
     context = context.in_project_of({"project": project})
-    return RequestContext(resources, principal, context.project, project_in_url=project is not None), tools == "all"
+    return replace(context, project_in_url=project is not None), tools == "all"

@@ -27,8 +27,8 @@ from counterpoint.router.webhooks.signatures import TOLERANCE_S, verify
 from counterpoint.router.webhooks.slack_replies import act_on, reply_in
 from counterpoint.router.webhooks.sources import WebhookSource
 
-_MENTION = re.compile(r"<at[^>]*>.*?</at>", re.DOTALL)
-_TAG = re.compile(r"<[^>]+>")
+_MENTION = re.compile(r"<at[^<>]*>[^<]*</at>")
+_TAG = re.compile(r"<[^<>]+>")
 
 
 class _ChatMessage(Shape):
