@@ -23,6 +23,10 @@ from counterpoint.proto import subjects
 
 CHECK = "nats"
 _USERS = "include the accounts of `counterpoint nats accounts` in its configuration"
+_CERTIFICATES = (
+    "set `verify_and_map: true` in its `tls` block, include the accounts of "
+    "`counterpoint nats accounts --certificates`, and log in with a certificate whose DNS name is the user"
+)
 _TIMEOUT_S = 5
 
 
@@ -68,7 +72,10 @@ def _unreachable(settings: ProvisionSettings, error: BaseException) -> CheckResu
     where = f"{settings.nats_url}: {str(error) or type(error).__name__}"
     text = str(error).lower()
     if "authorization" in text or "authentication" in text:
-        return CheckResult.failed(CHECK, f"{where} (login {settings.nats_user})", _USERS)
+        by_certificate = settings.nats_password is None and settings.nats_creds is None
+        return CheckResult.failed(
+            CHECK, f"{where} (login {settings.nats_user})", _CERTIFICATES if by_certificate else _USERS
+        )
     # Of a client without the certificate that it asks for, a server only closes the connection.
     closed = isinstance(error, ConnectionError | nats.errors.UnexpectedEOF) and settings.nats_ca is not None
     if closed or isinstance(error, ssl.SSLError | FileNotFoundError) or "certificate" in text or "tls" in text:
