@@ -11,7 +11,7 @@ from deploy.test_kubernetes_engines import FOLDER
 
 PAGE = (ROOT / "docs" / "kubernetes.md").read_text()
 COMMANDS = commands(PAGE, run=False)
-KUBECTL = {"create", "apply", "wait", "rollout", "logs"}
+KUBECTL = {"create", "apply", "wait", "rollout", "logs", "delete"}
 
 
 def test_helm_takes_the_arguments_of_the_page(tmp_path: Path) -> None:
