@@ -112,11 +112,11 @@ async def test_everything_starts_in_order_and_the_endpoints_are_as_the_contract_
     stages: list[str] = []
     async with started(stack_of(tmp_path, lambda stage, seconds: stages.append(stage), inspect=True)):
         assert stages[0] == "sweep"
-        assert set(stages[1:4]) == {"nats", "postgres", "valkey"}
-        assert set(stages[5:7]) == {"migrate", "provision"}
-        assert stages[7] == "memory"
-        assert set(stages[8:12]) == {"router", "manager", "developer", "lineage"}
-        assert stages[12:] == ["ready"]
+        assert set(stages[1:6]) == {"nats", "postgres", "valkey", "migrate", "provision"}
+        assert stages.index("nats") < stages.index("provision")
+        assert stages.index("postgres") < stages.index("migrate")
+        assert set(stages[6:11]) == set(SERVICES)
+        assert stages[11:] == ["ready"]
 
         file = tmp_path / "endpoints.json"
         assert file.stat().st_mode & 0o777 == 0o600

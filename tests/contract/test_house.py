@@ -42,6 +42,7 @@ ONLY = {
     "cachetools": {"guard", "memory", "router"},
     "nacl": {"memory", "local"},
     "setproctitle": {"local"},
+    "cryptography": {"local"},
     "nkeys": set(),
     "tree_sitter": {"memory"},
     "pypdfium2": {"memory"},

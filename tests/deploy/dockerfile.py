@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -61,6 +62,20 @@ def stages() -> dict[str, Stage]:
     return found | {name: Stage(name, base, tuple(steps))}
 
 
+def everyones_python() -> str | None:
+    """The interpreter of this version that every user may run; None if there is none."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for found in (os.path.realpath(sys.executable), shutil.which(version, path="/usr/local/bin:/usr/bin")):
+        if found and all(parent.stat().st_mode & 0o001 for parent in Path(found).parents):
+            return found
+    return None
+
+
+_SETPRIV = shutil.which("setpriv")
+AS_USER = os.geteuid() == 0 and bool(_SETPRIV and everyones_python())
+"""Whether the programs of images run as the user of the images: root may become it, and it may run Python."""
+
+
 @dataclass(frozen=True)
 class Place:
     """A folder that stands for the root of an image."""
@@ -77,7 +92,10 @@ class Place:
         stage, first = stages()[target], stages()["build"]
         given = {name: value for name, _, value in (each.partition("=") for each in stage.arguments("ARG"))} | arguments
         env = os.environ | {name: self.here(value) for name, value in first.pairs("ENV").items()} | given
-        env |= {"UV_PYTHON": sys.executable, "PATH": f"{ROOT / '.tools' / 'bin'}:{os.environ['PATH']}"}
+        env |= {
+            "UV_PYTHON": everyones_python() or sys.executable,
+            "PATH": f"{ROOT / '.tools' / 'bin'}:{os.environ['PATH']}",
+        }
         refreshed = "".join(f" --refresh-package {member}" for member in MEMBERS)
         for step in stage.arguments("RUN"):
             shell = self.here(step).replace(" --no-cache", refreshed).replace(" --compile-bytecode", " --quiet")
@@ -90,6 +108,20 @@ class Place:
                 check=False,
             )
             assert done.returncode == 0, done.stdout + done.stderr
+        for copied in stages()[target.removeprefix("build-")].arguments("COPY"):
+            *options, source, folder = copied.split()
+            if source == "/empty":
+                shutil.copytree(self.here(source), self.here(folder))
+                (owner,) = (each.removeprefix("--chown=") for each in options if each.startswith("--chown="))
+                if AS_USER:
+                    os.chown(self.here(folder), *map(int, owner.split(":")))
+
+    def as_user(self, target: str, *words: str) -> tuple[str, ...]:
+        """The words of a command that runs them as the user of an image, without any right of root's."""
+        user, group = stages()[target].only("USER").split(":")
+        rights = (f"--reuid={user}", f"--regid={group}", "--clear-groups", "--no-new-privs", "--bounding-set=-all")
+        # A change of the user takes away the signal that ends a child with its parent.
+        return (str(_SETPRIV), *rights, "--pdeathsig=KILL", *words) if AS_USER else words
 
     def command(self, service: str) -> tuple[str, ...]:
         """The command of a service's container, with the environment of the image before that of its start."""
@@ -100,11 +132,14 @@ class Place:
         image["PATH"] = f"{image['PATH']}"
         port = "COUNTERPOINT_HEALTH_PORT"
         given = [f"{name}={value}" for name, value in image.items() if name != port]
-        return ("/usr/bin/env", *given, *(self.here(word) for word in json.loads(stage.only("CMD"))))
+        folders = {"DATA_DIR": self.folder / "data", "AUDIT_DIR": self.folder / "audit"} if service == "memory" else {}
+        given += [f"COUNTERPOINT_{name}={path}" for name, path in folders.items()]
+        program = (self.here(word) for word in json.loads(stage.only("CMD")))
+        return self.as_user("server", "/usr/bin/env", *given, *program)
 
     def healthy(self, port: int) -> "subprocess.CompletedProcess[str]":
         """Run the health check of the image."""
-        words = [self.here(word) for word in stages()["server"].health()]
+        words = self.as_user("server", *(self.here(word) for word in stages()["server"].health()))
         env = {"COUNTERPOINT_HEALTH_PORT": str(port)}
         return subprocess.run(words, env=env, capture_output=True, text=True, check=False)
 

@@ -13,6 +13,7 @@ from deploy.compose import ROOT
 from deploy.helm import CHART, EXAMPLES, documents, helm, of_kind, pods, rendering
 from deploy.schemas import NEWEST, OLDEST, problems
 
+from counterpoint.bus.first_connection import REFUSED
 from counterpoint.bus.nsc import account_name
 from counterpoint.bus.streams import consumer_specs
 from counterpoint.guard.policy import policy
@@ -212,6 +213,16 @@ def test_a_service_gets_the_time_that_its_deliveries_have() -> None:
     }
     called = dict.fromkeys(("router", "manager", "lineage"), 61)
     assert graces == {"memory": 56, "developer": 105} | called | dict.fromkeys(JOBS)
+
+
+def test_a_migration_that_a_repetition_cannot_help_ends_the_upgrade() -> None:
+    jobs = of_kind(documents("laptop"), "Job")
+    assert jobs.keys() == {"migrate", "provision"}
+    policies = {name: job["spec"]["podFailurePolicy"]["rules"] for name, job in jobs.items()}
+    ended = {"containerName": "migrate", "operator": "In", "values": [REFUSED]}
+    assert {"action": "FailJob", "onExitCodes": ended, "onPodConditions": []} in policies["migrate"]
+    # NATS may not yet have the accounts of a Secret that was changed a minute ago.
+    assert {each["action"] for each in policies["provision"]} == {"Ignore"}
 
 
 def test_a_service_that_others_call_accepts_connections_until_they_know_that_its_pod_ends() -> None:

@@ -35,6 +35,7 @@ OTHERWISE: dict[str, Any] = {
     "nats.url": "nats://elsewhere:4222",
     "nats.login": "certificate",
     "nats.accountId": "A" + "C" * 55,
+    "nats.certificatePrefix": "bus",
     "nats.monitoring": "elsewhere:8222",
     "router.url": "https://elsewhere.example.com",
     "lineage.url": "https://elsewhere.example.com",

@@ -137,6 +137,23 @@ def test_all_that_is_missing_is_named_at_once_with_what_to_do() -> None:
             {"router.files": {"secret": "files", "notify": "notify.toml"}},
             "networkPolicy.outside.router.peers: is required with router.files.notify",
         ),
+        ({"nats.certificatePrefix": "bus"}, "nats.certificatePrefix: is for nats.login=certificate, which is password"),
+        (
+            {"pod.labels": {"app.kubernetes.io/name": "house", "team": "data"}},
+            "pod.labels: app.kubernetes.io/name is a label of the chart",
+        ),
+        (
+            {"serviceMonitor": {"enabled": True, "labels": {"helm.sh/chart": "c"}}},
+            "serviceMonitor.labels: helm.sh/chart is a label of the chart",
+        ),
+        (
+            {"router.volumes": [{"name": "tmp", "emptyDir": {}}]},
+            "router.volumes: tmp is the name of another volume of that pod",
+        ),
+        (
+            {"memory.volumes": [{"name": "audit", "emptyDir": {}}]},
+            "memory.volumes: audit is the name of another volume of that pod",
+        ),
     ],
 )  # fmt: skip
 def test_values_that_contradict_each_other_are_refused(values: dict[str, Any], said: str) -> None:

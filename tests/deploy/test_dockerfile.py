@@ -3,18 +3,21 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from bus.small_house import eventually
+from deploy.black_box import works
 from deploy.compose import ROOT
-from deploy.dockerfile import FILE, Place, stages
+from deploy.dockerfile import AS_USER, FILE, Place, stages
 
 from counterpoint.local.service import COMMANDS, SERVICES
 from counterpoint.local.stack import Stack
@@ -39,9 +42,10 @@ print(json.dumps([(each.metadata["Name"], each.version) for each in distribution
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Place]:
-    """A folder for each service, and one for the client, with what its image holds."""
-    folder = tmp_path_factory.mktemp("images")
+def places() -> Iterator[Mapping[str, Place]]:
+    """A folder for each service, and one for the client, with what its image holds. Every user may read them."""
+    folder = Path(tempfile.mkdtemp(prefix="counterpoint-images-"))
+    folder.chmod(0o755)
     found = {name: Place(folder / name) for name in (*SERVICES, "client")}
 
     def build(name: str) -> None:
@@ -53,7 +57,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Place]:
 
     with ThreadPoolExecutor(2) as workers:
         list(workers.map(build, found))
-    return found
+    yield found
+    shutil.rmtree(folder)
 
 
 def python(place: Place, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -135,8 +140,11 @@ async def test_the_house_starts_from_its_images(places: Mapping[str, Place], tmp
         ports = {name: urlsplit(services[name].health).port or 0 for name in SERVICES}
         for name, port in ports.items():
             assert str(places[name].folder) in _program(services[name].pid)
+            if AS_USER:
+                assert _user(services[name].pid) == stages()["server"].only("USER")
             checked = places[name].healthy(port)
             assert checked.returncode == 0, checked.stderr
+        await works(stack)
         await stack._engines["nats"].kill()
         unready = await eventually(lambda: _unhealthy(places["router"], ports["router"]))
         assert "503" in unready
@@ -144,6 +152,24 @@ async def test_the_house_starts_from_its_images(places: Mapping[str, Place], tmp
     finally:
         await stack.stop()
     assert "refused" in places["router"].healthy(ports["router"]).stderr
+    # The last checkpoint is written at the end.
+    assert all(any((places["memory"].folder / folder).iterdir()) for folder in ("data", "audit"))
+    own = {path.relative_to(place.folder).parts[0] for place in places.values() for path in _own(place)}
+    assert own == ({"data", "audit"} if AS_USER else set())
+
+
+def _user(pid: int | None) -> str:
+    """The user and group of a process, UID:GID."""
+    status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    assert int(status["CapEff"], 16) == int(status["CapBnd"], 16) == 0
+    return f"{status['Uid'].split()[0]}:{status['Gid'].split()[0]}"
+
+
+def _own(place: Place) -> list[Path]:
+    """What belongs to the user of the images."""
+    user, group = map(int, stages()["server"].only("USER").split(":"))
+    found = ((path, path.lstat()) for path in place.folder.rglob("*"))
+    return [path for path, status in found if (status.st_uid, status.st_gid) == (user, group)]
 
 
 def _program(pid: int | None) -> str:

@@ -11,7 +11,7 @@ from deploy.test_kubernetes_engines import FOLDER
 
 PAGE = (ROOT / "docs" / "kubernetes.md").read_text()
 COMMANDS = commands(PAGE, run=False)
-KUBECTL = {"create", "apply", "wait", "rollout", "logs"}
+KUBECTL = {"create", "apply", "wait", "rollout", "logs", "delete"}
 
 
 def test_helm_takes_the_arguments_of_the_page(tmp_path: Path) -> None:
@@ -71,4 +71,4 @@ def test_the_table_of_the_network_is_that_of_the_chart() -> None:
 @pytest.mark.parametrize("name", sorted(path.name for path in Path(__file__).parent.glob("test_*.py")))
 def test_the_tests_of_the_chart_are_listed(name: str) -> None:
     listed = [row[0] for row in table(PAGE, "## What is tested")]
-    assert (name in listed) == name.startswith(("test_chart", "test_kubernetes"))
+    assert (name in listed) == name.startswith(("test_chart", "test_kubernetes", "test_nats_certificates", "test_job"))

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,15 +44,18 @@ def earlier_releases(count: int) -> list[str]:
     return found[:count]
 
 
+@cache
 def _last_of_each_schema(count: int) -> list[str]:
     """Return the commits of the main line after which the set of migrations changed, newest first."""
     current = frozenset(path.name for path in (ROOT / MIGRATIONS).iterdir() if path.name[0].isdigit())
     changes = git("log", "--first-parent", "--diff-merges=first-parent", "--format=%H", "--", MIGRATIONS) or ""
     found = list[str]()
     for commit in ("HEAD", *(f"{change}^" for change in changes.split())):
+        if len(found) == count:
+            break
         listed = (git("ls-tree", "--name-only", commit, f"{MIGRATIONS}/") or "").split()
         names = frozenset(Path(name).name for name in listed if Path(name).name[0].isdigit())
-        if names and names != current and len(found) < count:
+        if names and names != current:
             found.append(commit)
             current = names
     return found

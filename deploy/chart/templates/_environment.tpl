@@ -33,7 +33,7 @@ variables are read from files of these names. */ -}}
 {{- else if not (has $variable $absent) -}}
 {{- $optional = append $optional $variable -}}
 {{- end -}}
-{{- if eq $variable "COUNTERPOINT_NATS_PASSWORD" -}}
+{{- if and (eq $variable "COUNTERPOINT_NATS_PASSWORD") (not $values.nats.certificatePrefix) -}}
 {{- $needed = concat $needed (values (index (include "counterpoint.login-files" $root | fromYaml) $values.nats.login) | sortAlpha) -}}
 {{- end -}}
 {{- end -}}

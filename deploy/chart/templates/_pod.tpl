@@ -163,12 +163,14 @@ topologySpreadConstraints:
   projected:
     defaultMode: 0440
     sources:
+      {{- if $keys.needed }}
       - secret:
           name: {{ $secret | quote }}
           items:
             {{- range $keys.needed }}
             - {key: {{ . }}, path: {{ . }}}
             {{- end }}
+      {{- end }}
       {{- if $keys.optional }}
       - secret:
           name: {{ $secret | quote }}
@@ -177,6 +179,13 @@ topologySpreadConstraints:
             {{- range $keys.optional }}
             - {key: {{ . }}, path: {{ . }}}
             {{- end }}
+      {{- end }}
+      {{- if include "counterpoint.has-certificate" . }}
+      - secret:
+          name: {{ printf "%s-%s" $root.Values.nats.certificatePrefix (index . 1) | quote }}
+          items:
+            - {key: tls.crt, path: nats.crt}
+            - {key: tls.key, path: nats.key}
       {{- end }}
 {{- if include "counterpoint.has-ca" . }}
 - name: nats-ca
@@ -207,6 +216,12 @@ topologySpreadConstraints:
 {{- define "counterpoint.has-ca" -}}
 {{- $root := index . 0 -}}
 {{- if and $root.Values.nats.ca.secret (include "counterpoint.reaches" (list $root (index . 1) "nats")) }}true{{ end -}}
+{{- end -}}
+
+{{- /* Whether its login on the bus is a certificate in a Secret of its own: (list $ "router"). */ -}}
+{{- define "counterpoint.has-certificate" -}}
+{{- $root := index . 0 -}}
+{{- if and $root.Values.nats.certificatePrefix (include "counterpoint.reaches" (list $root (index . 1) "nats")) }}true{{ end -}}
 {{- end -}}
 
 {{- define "counterpoint.has-postgres-ca" -}}

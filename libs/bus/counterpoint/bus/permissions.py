@@ -21,6 +21,7 @@ Publishers = Mapping[str, Sequence[str]]
 HOUSE = "HOUSE"
 ANSWERS_S = 5 * PULL_S
 """Seconds after the last reply during which the server keeps a cross-account pull open."""
+_MAPPED = "# These users have no passwords: the server needs `tls { verify_and_map: true }`, or anybody is any user.\n"
 _PULL = "$JS.API.CONSUMER.MSG.NEXT."
 _JETSTREAM_INFO = "$JS.API.INFO"
 
@@ -101,19 +102,22 @@ def check_publishers(publishers: Publishers) -> Publishers:
 
 
 def nats_config(
-    passwords: Mapping[str, str], projects: Sequence[str] = ("*",), publishers: Publishers | None = None
+    passwords: Mapping[str, str] | None, projects: Sequence[str] = ("*",), publishers: Publishers | None = None
 ) -> str:
-    """Return the `accounts` block of the server configuration. Raises `KeyError` for a user without a password."""
+    """Return the `accounts` block of the server configuration. Raises `KeyError` for a user without a password.
+
+    Without `passwords` it is for a server with `verify_and_map`, which takes the user from a client certificate.
+    """
     table = permissions(policy(), projects, publishers)
     accounts: dict[str, dict[str, Any]] = {HOUSE: {"jetstream": "enabled", "users": []}}
     for user, rights in sorted(table.items()):
-        accounts.setdefault(account(user), {"users": []})["users"].append(_entry(user, passwords[user], rights))
+        accounts.setdefault(account(user), {"users": []})["users"].append(_entry(user, passwords, rights))
         if account(user) != HOUSE:
             accounts[user]["imports"] = [
                 {kind: {"account": HOUSE, "subject": subject}} for kind, subject in _imports(rights)
             ]
     accounts[HOUSE]["exports"] = [_export(kind, subject, names) for (kind, subject), names in shares(table).items()]
-    return "accounts " + json.dumps(accounts, indent=2) + "\n"
+    return (_MAPPED if passwords is None else "") + "accounts " + json.dumps(accounts, indent=2) + "\n"
 
 
 def shares(table: Mapping[str, Mapping[str, list[str]]]) -> dict[tuple[str, str], list[str]]:
@@ -136,12 +140,12 @@ def account(user: str) -> str:
     return HOUSE if user in (MEMORY, PROVISIONER) else user
 
 
-def _entry(user: str, password: str, rights: Mapping[str, list[str]]) -> dict[str, Any]:
+def _entry(user: str, passwords: Mapping[str, str] | None, rights: Mapping[str, list[str]]) -> dict[str, Any]:
     publish, subscribe = sorted(set(rights["publish"])), sorted(set(rights["subscribe"]))
     never = {"deny": sorted(rights["never"])} if rights.get("never") else {}
     return {
         "user": user,
-        "password": password,
+        **({} if passwords is None else {"password": passwords[user]}),
         "permissions": {
             "publish": {"allow": publish, **never} if publish else {"deny": [">"]},
             "subscribe": {"allow": subscribe},

@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import ssl
 import time
 
-import nats
 import nats.errors
 from nats.aio.client import Client
 from nats.js import JetStreamContext
@@ -14,46 +12,27 @@ from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 from pydantic import ValidationError
 
 from counterpoint.bus.check_result import CheckResult, clock_result, print_results
+from counterpoint.bus.login import ACCOUNTS_REMEDY, CHECK, UNREACHABLE, connect_once, unreachable
 from counterpoint.bus.provision import stream_differences
 from counterpoint.bus.settings import ProvisionSettings
 from counterpoint.bus.stream_api import server_time
 from counterpoint.bus.streams import StreamSpec, consumer_specs, stream_specs
 from counterpoint.guard.policy import policy
-from counterpoint.proto import subjects
 
-CHECK = "nats"
-_USERS = "include the accounts of `counterpoint nats accounts` in its configuration"
 _TIMEOUT_S = 5
 
 
 async def examine(settings: ProvisionSettings) -> list[CheckResult]:
     """Check the login of the provisioner, JetStream, its limits, streams of the same names, and the clock."""
-    failures: list[Exception] = []
-
-    async def failed(error: Exception) -> None:
-        failures.append(error)
-
     try:
         login = settings.login()
     except (OSError, ValueError) as error:
         remedy = "name a file that `nsc generate creds` wrote"
         return [CheckResult.failed(CHECK, str(error), f"{remedy} by COUNTERPOINT_NATS_CREDS")]
     try:
-        client = await nats.connect(
-            settings.nats_url,
-            **login,
-            inbox_prefix=subjects.inbox_prefix(settings.nats_user).encode(),
-            connect_timeout=_TIMEOUT_S,
-            allow_reconnect=False,
-            # The first connection is also retried, by default for minutes; 0 means without limit.
-            max_reconnect_attempts=1,
-            reconnect_time_wait=0,
-            error_cb=failed,
-            tls=settings.tls(),
-        )
-    except (nats.errors.Error, OSError, ssl.SSLError, TimeoutError, ValueError) as error:
-        reason = failures[-1] if isinstance(error, nats.errors.NoServersError) and failures else error
-        return [_unreachable(settings, reason)]
+        client = await connect_once(settings, login)
+    except UNREACHABLE as error:
+        return [unreachable(settings, error)]
     try:
         version = client.connected_server_version
         reached = CheckResult.ok(
@@ -62,22 +41,6 @@ async def examine(settings: ProvisionSettings) -> list[CheckResult]:
         return [reached, *await _jetstream(client, settings.streams_bytes)]
     finally:
         await client.close()
-
-
-def _unreachable(settings: ProvisionSettings, error: BaseException) -> CheckResult:
-    where = f"{settings.nats_url}: {str(error) or type(error).__name__}"
-    text = str(error).lower()
-    if "authorization" in text or "authentication" in text:
-        return CheckResult.failed(CHECK, f"{where} (login {settings.nats_user})", _USERS)
-    # Of a client without the certificate that it asks for, a server only closes the connection.
-    closed = isinstance(error, ConnectionError | nats.errors.UnexpectedEOF) and settings.nats_ca is not None
-    if closed or isinstance(error, ssl.SSLError | FileNotFoundError) or "certificate" in text or "tls" in text:
-        remedy = (
-            "name the CA of its certificate by COUNTERPOINT_NATS_CA, an absolute path, and its host as certified; "
-            "a client certificate that it asks for by COUNTERPOINT_NATS_CERT and _KEY"
-        )
-        return CheckResult.failed(CHECK, where, remedy)
-    return CheckResult.failed(CHECK, where, "start the server, or correct COUNTERPOINT_NATS_URL")
 
 
 async def _jetstream(client: Client, streams_bytes: int) -> list[CheckResult]:
@@ -121,7 +84,7 @@ async def _stream(js: JetStreamContext, spec: StreamSpec) -> list[CheckResult]:
     except NotFoundError:
         return []
     except (APIError, nats.errors.Error, TimeoutError) as error:
-        return [CheckResult.failed(check, str(error) or type(error).__name__, _USERS)]
+        return [CheckResult.failed(check, str(error) or type(error).__name__, ACCOUNTS_REMEDY)]
     differences = stream_differences(spec, info.config)
     if differences:
         remedy = "it may belong to something else: use another account, or delete the stream if nobody needs it"

@@ -8,6 +8,7 @@ from typing import Any
 
 import nats
 import structlog
+from nats.aio.client import Client
 from nats.js import JetStreamContext
 from nats.js.api import (
     AckPolicy,
@@ -23,6 +24,8 @@ from nats.js.api import (
 )
 from nats.js.errors import NotFoundError
 
+from counterpoint.bus.first_connection import RefusedByServer, Unanswered, end_job, first_connection
+from counterpoint.bus.login import connect_once, may_answer_later, unreachable
 from counterpoint.bus.settings import ProvisionSettings
 from counterpoint.bus.streams import (
     DUPLICATE_WINDOW_S,
@@ -46,6 +49,8 @@ _INTEREST = (*_STORAGE, *_KEEPING, "discard_new_per_subject", "sources")
 """Stream settings: those that never change, the retention, the storage, and all that an interest stream may be given.
 
 Of other streams only the storage is changed."""
+_RELOAD_S = 3.0
+"""Seconds for which a server may take to load the accounts of its configuration."""
 _CLOSED_BYTES = 1
 """The `max_bytes` of a stream that refuses every message."""
 
@@ -70,6 +75,13 @@ async def provision(
     given = {"user": user, "password": login} if isinstance(login, str) else login
     inbox_prefix = subjects.inbox_prefix(user).encode()
     client = await nats.connect(url, **given, inbox_prefix=inbox_prefix, connect_timeout=5, tls=tls)
+    await provision_by(client, consumers, streams_bytes)
+
+
+async def provision_by(
+    client: Client, consumers: Sequence[ConsumerSpec] | None = None, streams_bytes: int = STREAMS_BYTES
+) -> None:
+    """Provision through a connected client, and close it. Raises `Drift`."""
     try:
         js = client.jetstream(timeout=10)
         differences: list[str] = []
@@ -222,18 +234,23 @@ def _differs(wanted: object, found: object, name: str) -> bool:
     return bool(want != have) and bool(want or have)
 
 
+async def run(settings: ProvisionSettings) -> None:
+    """Wait for the server and provision it. Raises `RefusedByServer`, `Unanswered` and `Drift`."""
+    client = await first_connection(
+        lambda: connect_once(settings, settings.login()),
+        lambda error: unreachable(settings, error),
+        lambda error: may_answer_later(settings, error),
+        refused_s=_RELOAD_S,
+    )
+    await provision_by(client, streams_bytes=settings.streams_bytes)
+
+
 def main() -> None:
     """Provision the server that the environment variables name."""
-    settings = ProvisionSettings()
-    asyncio.run(
-        provision(
-            settings.nats_url,
-            settings.nats_user,
-            settings.login(),
-            tls=settings.tls(),
-            streams_bytes=settings.streams_bytes,
-        )
-    )
+    try:
+        asyncio.run(run(ProvisionSettings()))
+    except (RefusedByServer, Unanswered, Drift) as error:
+        end_job(error)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ MAX_PAYLOAD_BYTES = 1 << 20
 """Above the contract's 256 KiB, so that a larger message reaches the router and is rejected there."""
 
 
-def policy_authorization(passwords: dict[str, str]) -> str:
-    """Return the NATS users and permissions of the policy."""
+def policy_authorization(passwords: dict[str, str] | None) -> str:
+    """Return the NATS users and permissions of the policy; without passwords, for logins by certificate."""
     from counterpoint.bus.permissions import nats_config
 
     return nats_config(passwords, publishers=local_settings().publishers)

@@ -212,7 +212,7 @@ class Stack:
         refuse_unfit(await examine_external(local_settings(), credentials, os.environ))
         if sys.platform.startswith("linux"):
             self._template = await Template.start(base_environment(os.environ), self.data_dir / "logs" / "template.log")
-        urls = await self._start_engines(state, credentials)
+        urls = self._choose_engines(state, credentials)
         self._wiring = ServiceParameters(
             data_dir=self.data_dir,
             nats_url=urls["nats"],
@@ -232,13 +232,13 @@ class Stack:
             streams_bytes=self._streams_bytes,
             listeners=listening,
         )
-        await self.migrate()
+        caches = [self._start_child(engine) for name, engine in self._engines.items() if name == "valkey"]
+        await together(self._start_bus(), self._start_record(credentials), *caches)
         self._services = {
             name: ServiceProcess(name, self._commands[name], self._wiring, state, self._template) for name in SERVICES
         }
-        memory, *others = self._services.values()
-        await self._start_child(memory)
-        await together(*(self._start_child(service) for service in others))
+        # The others load their modules while memory starts, and are ready after it.
+        await together(*(self._start_child(service) for service in self._services.values()))
         await self._close_template()
         self._complete = True
         self._write_endpoints()
@@ -253,8 +253,8 @@ class Stack:
         logins = dict.fromkeys((*NATS_USERS, *local_settings().publishers))
         return load_credentials(self.data_dir / "secrets.json", tuple(logins))
 
-    async def _start_engines(self, state: StateFile, credentials: Credentials) -> dict[str, str]:
-        """Start the engines that are not external. Return each one's URL, PostgreSQL's as `PostgresUrls` takes it."""
+    def _choose_engines(self, state: StateFile, credentials: Credentials) -> dict[str, str]:
+        """Make the engines that are not external. Return each one's URL, PostgreSQL's as `PostgresUrls` takes it."""
         settings, logs = local_settings(), self.data_dir / "logs"
         urls: dict[str, str] = {}
         if settings.nats_url is None:
@@ -270,19 +270,28 @@ class Stack:
             self._engines["valkey"], urls["valkey"] = valkey, valkey.url
         else:
             urls["valkey"] = settings.valkey_url
-        starts = []
         if settings.postgres_url is None:
             passwords, log_path = credentials.postgres, logs / "postgres.log"
             postgres = PostgresServer(self.data_dir / "postgres", passwords, state=state, log=log_path)
             self._engines["postgres"], urls["postgres"] = postgres, postgres.urls.admin
         else:
             urls["postgres"] = settings.postgres_url
-            external = PostgresUrls.of(settings.postgres_url, credentials.postgres)
-            starts.append(bootstrap(external, credentials.postgres, logs / "postgres.log", shared_server=True))
-        starts.extend(self._start_child(engine) for engine in self._engines.values())
-        with self._stage("engines"):
-            await together(*starts)
         return urls
+
+    async def _start_bus(self) -> None:
+        """Start NATS and create its streams."""
+        if (nats := self._engines.get("nats")) is not None:
+            await self._start_child(nats)
+        await self._run_job("provision")
+
+    async def _start_record(self, credentials: Credentials) -> None:
+        """Start PostgreSQL, or prepare an external one, and migrate the database."""
+        if (postgres := self._engines.get("postgres")) is not None:
+            await self._start_child(postgres)
+        else:
+            urls, log_path = self._service_parameters().postgres, self.data_dir / "logs" / "postgres.log"
+            await bootstrap(urls, credentials.postgres, log_path, shared_server=True)
+        await self._run_job("migrate")
 
     async def _start_child(self, child: ManagedProcess) -> None:
         with self._stage(child.name):

@@ -1,21 +1,23 @@
 """Migrations: numbered SQL files applied once, in order, under an advisory lock; then the functions of this release."""
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING
 
-import asyncpg
 import structlog
 
+from counterpoint.bus.first_connection import RefusedByServer, Unanswered, end_job
 from counterpoint.bus.logs import configure
 from counterpoint.memory.record import functions
 from counterpoint.memory.record.installation import claim, refuse_other
+from counterpoint.memory.record.owner_connection import connect_as_owner
 from counterpoint.memory.record.owner_settings import OwnerSettings
 from counterpoint.memory.record.release import contracts, migrations, refuse_contracted, refuse_skipped
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Permanent
 
 if TYPE_CHECKING:
+    import asyncpg
+
     Connection = asyncpg.Connection[asyncpg.Record]
     Pool = asyncpg.Pool[asyncpg.Record]
 
@@ -29,10 +31,10 @@ _SQL = load_statements(__package__)
 async def migrate(owner_url: str, installation: str | None = None) -> list[str]:
     """Bring the schema up to date as its owner; return the names of the applied migrations.
 
-    Raises `Permanent` if the database belongs to another `installation`, if a release was skipped that may not be, or
-    if this one is too old for it; nothing is changed then.
+    Raises `RefusedByServer` or `Unanswered` without a connection, `Permanent` if the database belongs to another
+    `installation`, if a release was skipped that may not be, or if this one is too old for it; nothing is changed then.
     """
-    connection = await asyncpg.connect(owner_url, timeout=10)
+    connection = await connect_as_owner(owner_url)
     try:
         await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
         if installation is None:
@@ -87,8 +89,8 @@ def main() -> None:
     configure("migrate", settings.log_level)
     try:
         asyncio.run(migrate(settings.url, settings.installation))
-    except Permanent as refused:
-        sys.exit(str(refused))
+    except (Permanent, RefusedByServer, Unanswered) as error:
+        end_job(error)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ async def _connected(url: str, findings: list[CheckResult]) -> "AsyncIterator[Co
     try:
         connection = await asyncpg.connect(url, timeout=_TIMEOUT_S)
     except _UNREACHABLE as error:
-        findings.append(_unreachable(url, error))
+        findings.append(unreachable(url, error))
         yield None
         return
     try:
@@ -92,7 +92,8 @@ async def _connected(url: str, findings: list[CheckResult]) -> "AsyncIterator[Co
         await connection.close(timeout=_TIMEOUT_S)
 
 
-def _unreachable(url: str, error: BaseException) -> CheckResult:
+def unreachable(url: str, error: BaseException) -> CheckResult:
+    """Return the finding about a server that did not let a client in, with what to do."""
     parts = urlsplit(url)
     where = f"{parts.hostname}:{parts.port or 5432}, login {parts.username}: {str(error) or type(error).__name__}"
     match error:

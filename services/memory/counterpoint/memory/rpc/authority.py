@@ -68,7 +68,7 @@ class Authority:
 
     async def administers_all(self, origin: Origin) -> bool:
         """Return whether the principal of a request is an administrator of every project."""
-        principal = await self.principals.acting(origin.principal, origin.project)
+        principal = await self.asker(origin)
         return principal is not None and principal.may("admin", origin.project) and "*" in principal.projects
 
     def works_with_models(self, principal: Principal | None, project: str) -> None:

@@ -10,7 +10,9 @@ import asyncio
 import asyncpg
 import structlog
 
+from counterpoint.bus.first_connection import RefusedByServer, Unanswered, end_job
 from counterpoint.bus.logs import configure
+from counterpoint.memory.record.owner_connection import connect_as_owner
 from counterpoint.memory.record.owner_settings import OwnerSettings
 from counterpoint.memory.record.projects import all_projects, set_project
 from counterpoint.memory.record.session import apply_settings
@@ -32,7 +34,7 @@ async def index_projects(owner_url: str, rows: int = EXACT_ROWS) -> list[str]:
 
     Return the projects for which one was created. Does nothing while another process runs it.
     """
-    connection = await asyncpg.connect(owner_url, timeout=10)
+    connection = await connect_as_owner(owner_url)
     made = []
     try:
         await apply_settings(connection, _SETTINGS)
@@ -75,7 +77,10 @@ def main() -> None:
     """Index the database of the settings."""
     settings = OwnerSettings()
     configure("index", settings.log_level)
-    asyncio.run(index_projects(settings.url))
+    try:
+        asyncio.run(index_projects(settings.url))
+    except (RefusedByServer, Unanswered) as error:
+        end_job(error)
 
 
 if __name__ == "__main__":

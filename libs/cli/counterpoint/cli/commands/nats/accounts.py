@@ -23,11 +23,18 @@ def accounts(
         list[str] | None,
         typer.Option("--user", help="With --new-keys, also a publisher or observer; repeatable."),
     ] = None,
+    certificates: Annotated[
+        bool,
+        typer.Option("--certificates", help="Without passwords, for a server that takes the user from a certificate."),
+    ] = False,
 ) -> None:
     """Print the `accounts` block for the configuration of a NATS server of your own.
 
     It contains passwords, which are in secrets.json of the data folder; a missing one is created. Include the file in
     the server's configuration, which also needs `jetstream {}`, reload it, and set COUNTERPOINT_NATS_URL.
+
+    With --certificates it contains no passwords: the server's configuration needs `tls { verify_and_map: true }`, and
+    the DNS name of each client certificate is the user. The services of one `counterpoint up` cannot log in so.
 
     With --nsc: print a shell script for a server with an operator. It contains no secrets. Run it where nsc has the
     operator, with a folder for the credentials files, and name that folder by COUNTERPOINT_NATS_CREDS. Before the
@@ -45,6 +52,8 @@ def accounts(
         raise UsageError("--user needs --new-keys")
     if unknown := sorted(set(user or ()) - set(users)):
         raise UsageError(f"unknown user {unknown[0]}; there are {', '.join(sorted(users))}")
+    if nsc and certificates:
+        raise UsageError("--certificates is for a server without an operator, --nsc for one with it: give one of them")
     if nsc:
         from counterpoint.bus.nsc import nsc_script
 
@@ -53,6 +62,9 @@ def accounts(
         return
     if new_keys:
         raise UsageError("--new-keys needs --nsc; new passwords are made by `counterpoint rotate bus`")
+    if certificates:
+        print_private(session, "accounts", policy_authorization(None), output)
+        return
     folder = private_folder(session.place.folder())
     passwords = load_credentials(folder / "secrets.json", users).nats
     print_private(session, "accounts", policy_authorization(passwords), output)
