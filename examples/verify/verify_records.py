@@ -15,10 +15,37 @@ import datetime
 import hashlib
 import itertools
 import json
+import re
+import struct
 import sys
+import uuid
 import zlib
 
 START = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+SHARED = {
+    1: (
+        b',"done"],"cancels":["]]},"erased":{"principal":"person","redacted":[["read_set":[null,"\x03","\x03"],'
+        b'[[null,"memory",0,1,1,false,true"step":"mentions","task":null,"tasks":[],"writes":[["documents","chunks","plans'
+        b'"approvals","attempts","timers","spend","model_calls","checkpoints","calibration","judge_memory","planner_memory'
+        b'"coder_memory","webhook_deliveries","principals","runs","datasets","entities","\x02","relationships","\x02'
+        b'"incidents","sessions","edges","data-\x02",1,"\x03",0],["jobs","counterpoint/\x01",1,"\x03",0]]}'
+        b'","counterpoint.decision.made.v1","\x03","counterpoint.approval.requested.v1","counterpoint.task.due.v1"'
+        b',"counterpoint.task.overridden.v1","counterpoint.outcome.reported.v1","counterpoint.task.failed.v1"'
+        b',"counterpoint.task.proposed.v1","counterpoint.task.escalated.v1","counterpoint.task.completed.v1"'
+        b',"counterpoint.records.changed.v1","counterpoint.task.resumed.v1","counterpoint.task.submitted.v1"'
+        b',"counterpoint.task.routed.v1","counterpoint.task.delegated.v1","counterpoint.task.worked.v1"'
+        b'"at":"2026-11-27T00:00:00.000000+00:00","commit":"\x01","inbox":[true,1,"done"],"message":"\x01","messages":['
+        b'["\x01","counterpoint.decision.made.v1",0,1],["\x01","counterpoint.decision.made.v1",1,1]],'
+        b'"principal":null,"project":"default","read_set":["\x01","\x03","\x03"],"service":"lineage","service":"router",'
+        b'"service":"manager","service":"developer","stamps":[[0,"coder","judge",2,2,1],[0,"developer",1,1,1],'
+        b'[0,"tasks..completed",["router"],1,1,null,null,false,true],[0,"changes..manager",["lineage"],'
+        b'[0,"decisions..developer",[],1,1,null,null,false,false]],"step":"done","task":"\x01","tasks":["\x01"],"writes":['
+        b'["submissions","task:\x01",1,"\x03",0],["submissions","request:\x02\x02",1,"\x03",0],["tasks","\x01",1,"\x03",0],'
+        b'["decisions","\x01",1,"\x03",0],["decisions","\x01",1,"\x03",0],["actions","\x01",1,"\x03",0],'
+        b'["actions","\x01",1,"\x03",0]]}'
+    )
+}
+"""Texts that packed leaves share, by number."""
 
 
 def time(text):
@@ -98,6 +125,35 @@ def answers_of(row):
     stream = zlib.decompressobj()
     text = stream.decompress(bytes.fromhex(row["packed"][2:]))
     return [text if stream.eof and not stream.unused_data and row["answers"] is None else b""]
+
+
+def unpacked(row):
+    """The body of a leaf as it was hashed, None if it was erased. `packed` has its text with marks in place of ids and
+    hashes, which follow in binary."""
+    if row["packed"] is None:
+        return row["body"]
+    if row["body"] is not None:
+        return ""
+    packed = bytes.fromhex(row["packed"][2:])
+    records, messages, at, number = struct.unpack_from(">qqqB", packed)
+    stream = zlib.decompressobj(-12, SHARED[number])
+    text, _, uuids = stream.decompress(packed[25:]).partition(b"\0")
+    text, rest, out = text.decode(), stream.unused_data, []
+    counts = [text.count(mark) for mark in "\1\2\3"]
+    if not stream.eof or [len(uuids), len(rest)] != [16 * counts[0], 16 * counts[1] + 32 * counts[2]]:
+        return ""
+    data = {"\1": uuids, "\2": rest[: 16 * counts[1]], "\3": rest[16 * counts[1] :]}
+    for each in re.split("([\1-\3])", text):
+        if each not in data:
+            out.append(each)
+            continue
+        size = 32 if each == "\3" else 16
+        value, data[each] = data[each][:size], data[each][size:]
+        if each == "\1":
+            out.append(str(uuid.UUID(bytes=value)))
+        else:
+            out.append(value.hex() if each == "\2" else base64.urlsafe_b64encode(value).decode().rstrip("="))
+    return f'{{"placed":[{records},{messages},{at}],' + "".join(out)[1:]
 
 
 def said_by(leaves, project):
@@ -193,7 +249,7 @@ def compare(leaves, project, tables):
             yield f"leaf {row['position']} is filed as what it is not"
         elif [(row[name] or "")[2:] for name in ("salt", "previous", "leaf")] != [
             known[5].get(name) or "" for name in ("salt", "previous", "leaf")
-        ] or row["body"] != known[5]["body"]:
+        ] or unpacked(row) != known[5]["body"]:
             yield f"leaf {row['position']} was changed"
     yield from (f"leaf {position} is gone" for position in rows["audit"].keys() - seen)
 
@@ -210,7 +266,7 @@ def main():
             with open(name, encoding="utf-8") as file:
                 tables[table] = [json.loads(line) for line in file]
         broken = list(compare(leaves, project, tables))
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, zlib.error) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error, zlib.error) as error:
         broken = [f"cannot be read: {error!r}"]
     print(
         f"no: {broken[0]}, and {len(broken) - 1} more" if broken else f"yes: all rows of {project} stand as committed"
