@@ -13,6 +13,7 @@ The commits that `sources` names are those whose read sets an earlier release ma
 import base64
 import datetime
 import hashlib
+import io
 import itertools
 import json
 import re
@@ -43,9 +44,19 @@ SHARED = {
         b'["submissions","task:\x01",1,"\x03",0],["submissions","request:\x02\x02",1,"\x03",0],["tasks","\x01",1,"\x03",0],'
         b'["decisions","\x01",1,"\x03",0],["decisions","\x01",1,"\x03",0],["actions","\x01",1,"\x03",0],'
         b'["actions","\x01",1,"\x03",0]]}'
-    )
+    ),
+    2: (
+        b'"graph","walk","episodic","cache","indexed","related","hybrid","aggregate","audit","as of",true,"next",'
+        b'[["vector","exact",false,null,true,[["lexical","dense","cosine","lexical_z","cosine_z","rarest","coverage",'
+        b'"by_words","by_meaning","by_name","by_fullness","by_exact_form"]],[[10,0.6,[0,0.0,0.26,0.26,0.0,3.4,5.8,0.0,0.0,'
+        b"0.6,0.0,0.0,0.0]],[1,0.5,[0,0.0,0.2,0.2,0.0,2.8,0.0,0.0,0.5,0.0,0.0,0.0]]]],"
+        b'["\x02\x02","record","list",false,null,true,[],[[0],[1],[2],[3],[4],[5],[6],[7],[8],[9]]],'
+        b'["\x02\x02","record","list",false,null,true,[],[]]],'
+        b'[[["\x02\x02","record","primary key",false,null,true,[],[[2]]],'
+        b'["\x02\x02","record","primary key",false,null,true,[],[]]]]'
+    ),
 }
-"""Texts that packed leaves share, by number."""
+"""Texts that packed leaves (1) and packed answers (2) share."""
 
 
 def time(text):
@@ -118,42 +129,50 @@ def body_of(message, written):
     return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def answers_of(row):
-    """The answers of a read set, in a list, empty without any; earlier releases did not deflate them."""
-    if row["packed"] is None:
-        return [] if row["answers"] is None else [row["answers"].encode()]
-    stream = zlib.decompressobj()
-    text = stream.decompress(bytes.fromhex(row["packed"][2:]))
-    return [text if stream.eof and not stream.unused_data and row["answers"] is None else b""]
-
-
-def unpacked(row):
-    """The body of a leaf as it was hashed, None if it was erased. `packed` has its text with marks in place of ids and
-    hashes, which follow in binary."""
-    if row["packed"] is None:
-        return row["body"]
-    if row["body"] is not None:
-        return ""
-    packed = bytes.fromhex(row["packed"][2:])
-    records, messages, at, number = struct.unpack_from(">qqqB", packed)
-    stream = zlib.decompressobj(-12, SHARED[number])
-    text, _, uuids = stream.decompress(packed[25:]).partition(b"\0")
+def unpacked(packed):
+    """A packed text: the number of the text that it shares, an outline with marks in place of ids and hashes, and these
+    in binary. Empty for what is none."""
+    stream = zlib.decompressobj(-12, SHARED[packed[0]])
+    text, _, uuids = stream.decompress(packed[1:]).partition(b"\0")
     text, rest, out = text.decode(), stream.unused_data, []
     counts = [text.count(mark) for mark in "\1\2\3"]
     if not stream.eof or [len(uuids), len(rest)] != [16 * counts[0], 16 * counts[1] + 32 * counts[2]]:
         return ""
-    data = {"\1": uuids, "\2": rest[: 16 * counts[1]], "\3": rest[16 * counts[1] :]}
+    data = {"\1": io.BytesIO(uuids), "\2": io.BytesIO(rest[: 16 * counts[1]]), "\3": io.BytesIO(rest[16 * counts[1] :])}
     for each in re.split("([\1-\3])", text):
-        if each not in data:
-            out.append(each)
-            continue
-        size = 32 if each == "\3" else 16
-        value, data[each] = data[each][:size], data[each][size:]
         if each == "\1":
-            out.append(str(uuid.UUID(bytes=value)))
+            out.append(str(uuid.UUID(bytes=data[each].read(16))))
+        elif each == "\2":
+            out.append(data[each].read(16).hex())
+        elif each == "\3":
+            out.append(base64.urlsafe_b64encode(data[each].read(32)).decode().rstrip("="))
         else:
-            out.append(value.hex() if each == "\2" else base64.urlsafe_b64encode(value).decode().rstrip("="))
-    return f'{{"placed":[{records},{messages},{at}],' + "".join(out)[1:]
+            out.append(each)
+    return "".join(out)
+
+
+def answers_of(row):
+    """The answers of a read set, in a list, empty without any; earlier releases deflated them, or not even that."""
+    if row["packed"] is None:
+        return [] if row["answers"] is None else [row["answers"].encode()]
+    packed = bytes.fromhex(row["packed"][2:])
+    if row["answers"] is not None:
+        return [b""]
+    if packed[:1] != b"\x78":
+        return [unpacked(packed).encode()]
+    stream = zlib.decompressobj()
+    text = stream.decompress(packed)
+    return [text if stream.eof and not stream.unused_data else b""]
+
+
+def leaf_of(row):
+    """The body of a leaf as it was hashed, None if it was erased."""
+    if row["packed"] is None:
+        return row["body"]
+    packed = bytes.fromhex(row["packed"][2:])
+    records, messages, at = struct.unpack_from(">qqq", packed)
+    rest = unpacked(packed[24:])
+    return "" if row["body"] is not None or not rest else f'{{"placed":[{records},{messages},{at}],{rest[1:]}'
 
 
 def said_by(leaves, project):
@@ -249,7 +268,7 @@ def compare(leaves, project, tables):
             yield f"leaf {row['position']} is filed as what it is not"
         elif [(row[name] or "")[2:] for name in ("salt", "previous", "leaf")] != [
             known[5].get(name) or "" for name in ("salt", "previous", "leaf")
-        ] or unpacked(row) != known[5]["body"]:
+        ] or leaf_of(row) != known[5]["body"]:
             yield f"leaf {row['position']} was changed"
     yield from (f"leaf {position} is gone" for position in rows["audit"].keys() - seen)
 

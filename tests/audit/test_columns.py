@@ -312,5 +312,5 @@ async def test_every_exempt_column_is_one(log: Log) -> None:
 def test_the_script_needs_the_standard_library_alone() -> None:
     tree = ast.walk(ast.parse(SCRIPT.read_text()))
     names = {alias.name for node in tree if isinstance(node, ast.Import) for alias in node.names}
-    assert names == {"base64", "datetime", "hashlib", "itertools", "json", "re", "struct", "sys", "uuid", "zlib"}
-    assert len(SCRIPT.read_text().splitlines()) <= 290
+    assert names == {"base64", "datetime", "hashlib", "io", "itertools", "json", "re", "struct", "sys", "uuid", "zlib"}
+    assert len(SCRIPT.read_text().splitlines()) <= 310

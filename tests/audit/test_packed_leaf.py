@@ -3,6 +3,7 @@
 import hashlib
 import json
 import uuid
+import zlib
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_service.databases import template_server
 
-from counterpoint.memory.audit import packed_leaf as module
 from counterpoint.memory.audit.leaf_body import text_hash
 from counterpoint.memory.audit.packed_leaf import leaf_text, packed_leaf
+from counterpoint.memory.record import packed_text
+from counterpoint.memory.record.answers import answers_text
+from counterpoint.memory.record.answers import packed as packed_answers
 from counterpoint.memory.record.canonical import canonical
 
 PLACED = (3, 2**40, 1_795_751_558_441_991)
@@ -42,7 +45,7 @@ def whole(body: str, placed: tuple[int, int, int] = PLACED) -> str:
 
 def by_script(body: str | None, packed: bytes | None) -> str | None:
     row = {"body": body, "packed": None if packed is None else f"\\x{packed.hex()}"}
-    unpacked: str | None = VERIFIER.unpacked(row)
+    unpacked: str | None = VERIFIER.leaf_of(row)
     return unpacked
 
 
@@ -82,11 +85,29 @@ def test_an_erasure_is_stored_as_text() -> None:
     assert packed_leaf(canonical({"step": '"erased":{'})) is not None
 
 
+@given(BODIES)
+def test_answers_are_read_in_every_form_that_a_release_stored(body: dict[str, Any]) -> None:
+    text = canonical(body)
+    rows: list[dict[str, Any]] = [
+        {"answers": text, "packed": None},
+        {"answers": None, "packed": zlib.compress(text.encode())},
+        {"answers": None, "packed": packed_answers(text)},
+    ]
+    for row in rows:
+        assert answers_text(row) == text
+        column = None if row["packed"] is None else f"\\x{row['packed'].hex()}"
+        assert VERIFIER.answers_of({**row, "packed": column}) == [text.encode()]
+    assert packed_answers(None) is answers_text({"answers": None, "packed": None}) is None
+    for row in rows[1:]:
+        assert answers_text({"answers": text, "packed": row["packed"]}) == ""
+        assert answers_text({"answers": None, "packed": row["packed"][:-1]}) != text
+        assert answers_text({"answers": None, "packed": row["packed"] + b"\0"}) == ""
+
+
 def test_shared_texts_are_those_of_the_script_and_never_change() -> None:
-    assert VERIFIER.SHARED == module._SHARED
-    assert {number: hashlib.sha256(text).hexdigest()[:16] for number, text in module._SHARED.items()} == {
-        1: "973a1fcc54cbb0c8"
-    }
+    assert VERIFIER.SHARED == packed_text._SHARED
+    pins = {number: hashlib.sha256(text).hexdigest()[:16] for number, text in VERIFIER.SHARED.items()}
+    assert pins == {1: "973a1fcc54cbb0c8", 2: "195a7b06058df3d3"}
 
 
 @pytest.fixture
