@@ -13,12 +13,50 @@ The commits that `sources` names are those whose read sets an earlier release ma
 import base64
 import datetime
 import hashlib
+import io
 import itertools
 import json
+import re
+import struct
 import sys
+import uuid
 import zlib
 
 START = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+SHARED = {
+    1: (
+        b',"done"],"cancels":["]]},"erased":{"principal":"person","redacted":[["read_set":[null,"\x03","\x03"],'
+        b'[[null,"memory",0,1,1,false,true"step":"mentions","task":null,"tasks":[],"writes":[["documents","chunks","plans'
+        b'"approvals","attempts","timers","spend","model_calls","checkpoints","calibration","judge_memory","planner_memory'
+        b'"coder_memory","webhook_deliveries","principals","runs","datasets","entities","\x02","relationships","\x02'
+        b'"incidents","sessions","edges","data-\x02",1,"\x03",0],["jobs","counterpoint/\x01",1,"\x03",0]]}'
+        b'","counterpoint.decision.made.v1","\x03","counterpoint.approval.requested.v1","counterpoint.task.due.v1"'
+        b',"counterpoint.task.overridden.v1","counterpoint.outcome.reported.v1","counterpoint.task.failed.v1"'
+        b',"counterpoint.task.proposed.v1","counterpoint.task.escalated.v1","counterpoint.task.completed.v1"'
+        b',"counterpoint.records.changed.v1","counterpoint.task.resumed.v1","counterpoint.task.submitted.v1"'
+        b',"counterpoint.task.routed.v1","counterpoint.task.delegated.v1","counterpoint.task.worked.v1"'
+        b'"at":"2026-11-27T00:00:00.000000+00:00","commit":"\x01","inbox":[true,1,"done"],"message":"\x01","messages":['
+        b'["\x01","counterpoint.decision.made.v1",0,1],["\x01","counterpoint.decision.made.v1",1,1]],'
+        b'"principal":null,"project":"default","read_set":["\x01","\x03","\x03"],"service":"lineage","service":"router",'
+        b'"service":"manager","service":"developer","stamps":[[0,"coder","judge",2,2,1],[0,"developer",1,1,1],'
+        b'[0,"tasks..completed",["router"],1,1,null,null,false,true],[0,"changes..manager",["lineage"],'
+        b'[0,"decisions..developer",[],1,1,null,null,false,false]],"step":"done","task":"\x01","tasks":["\x01"],"writes":['
+        b'["submissions","task:\x01",1,"\x03",0],["submissions","request:\x02\x02",1,"\x03",0],["tasks","\x01",1,"\x03",0],'
+        b'["decisions","\x01",1,"\x03",0],["decisions","\x01",1,"\x03",0],["actions","\x01",1,"\x03",0],'
+        b'["actions","\x01",1,"\x03",0]]}'
+    ),
+    2: (
+        b'"graph","walk","episodic","cache","indexed","related","hybrid","aggregate","audit","as of",true,"next",'
+        b'[["vector","exact",false,null,true,[["lexical","dense","cosine","lexical_z","cosine_z","rarest","coverage",'
+        b'"by_words","by_meaning","by_name","by_fullness","by_exact_form"]],[[10,0.6,[0,0.0,0.26,0.26,0.0,3.4,5.8,0.0,0.0,'
+        b"0.6,0.0,0.0,0.0]],[1,0.5,[0,0.0,0.2,0.2,0.0,2.8,0.0,0.0,0.5,0.0,0.0,0.0]]]],"
+        b'["\x02\x02","record","list",false,null,true,[],[[0],[1],[2],[3],[4],[5],[6],[7],[8],[9]]],'
+        b'["\x02\x02","record","list",false,null,true,[],[]]],'
+        b'[[["\x02\x02","record","primary key",false,null,true,[],[[2]]],'
+        b'["\x02\x02","record","primary key",false,null,true,[],[]]]]'
+    ),
+}
+"""Texts that packed leaves (1) and packed answers (2) share."""
 
 
 def time(text):
@@ -91,13 +129,50 @@ def body_of(message, written):
     return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
+def unpacked(packed):
+    """A packed text: the number of the text that it shares, an outline with marks in place of ids and hashes, and these
+    in binary. Empty for what is none."""
+    stream = zlib.decompressobj(-12, SHARED[packed[0]])
+    text, _, uuids = stream.decompress(packed[1:]).partition(b"\0")
+    text, rest, out = text.decode(), stream.unused_data, []
+    counts = [text.count(mark) for mark in "\1\2\3"]
+    if not stream.eof or [len(uuids), len(rest)] != [16 * counts[0], 16 * counts[1] + 32 * counts[2]]:
+        return ""
+    data = {"\1": io.BytesIO(uuids), "\2": io.BytesIO(rest[: 16 * counts[1]]), "\3": io.BytesIO(rest[16 * counts[1] :])}
+    for each in re.split("([\1-\3])", text):
+        if each == "\1":
+            out.append(str(uuid.UUID(bytes=data[each].read(16))))
+        elif each == "\2":
+            out.append(data[each].read(16).hex())
+        elif each == "\3":
+            out.append(base64.urlsafe_b64encode(data[each].read(32)).decode().rstrip("="))
+        else:
+            out.append(each)
+    return "".join(out)
+
+
 def answers_of(row):
-    """The answers of a read set, in a list, empty without any; earlier releases did not deflate them."""
+    """The answers of a read set, in a list, empty without any; earlier releases deflated them, or not even that."""
     if row["packed"] is None:
         return [] if row["answers"] is None else [row["answers"].encode()]
+    packed = bytes.fromhex(row["packed"][2:])
+    if row["answers"] is not None:
+        return [b""]
+    if packed[:1] != b"\x78":
+        return [unpacked(packed).encode()]
     stream = zlib.decompressobj()
-    text = stream.decompress(bytes.fromhex(row["packed"][2:]))
-    return [text if stream.eof and not stream.unused_data and row["answers"] is None else b""]
+    text = stream.decompress(packed)
+    return [text if stream.eof and not stream.unused_data else b""]
+
+
+def leaf_of(row):
+    """The body of a leaf as it was hashed, None if it was erased."""
+    if row["packed"] is None:
+        return row["body"]
+    packed = bytes.fromhex(row["packed"][2:])
+    records, messages, at = struct.unpack_from(">qqq", packed)
+    rest = unpacked(packed[24:])
+    return "" if row["body"] is not None or not rest else f'{{"placed":[{records},{messages},{at}],{rest[1:]}'
 
 
 def said_by(leaves, project):
@@ -193,7 +268,7 @@ def compare(leaves, project, tables):
             yield f"leaf {row['position']} is filed as what it is not"
         elif [(row[name] or "")[2:] for name in ("salt", "previous", "leaf")] != [
             known[5].get(name) or "" for name in ("salt", "previous", "leaf")
-        ] or row["body"] != known[5]["body"]:
+        ] or leaf_of(row) != known[5]["body"]:
             yield f"leaf {row['position']} was changed"
     yield from (f"leaf {position} is gone" for position in rows["audit"].keys() - seen)
 
@@ -210,7 +285,7 @@ def main():
             with open(name, encoding="utf-8") as file:
                 tables[table] = [json.loads(line) for line in file]
         broken = list(compare(leaves, project, tables))
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, zlib.error) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error, zlib.error) as error:
         broken = [f"cannot be read: {error!r}"]
     print(
         f"no: {broken[0]}, and {len(broken) - 1} more" if broken else f"yes: all rows of {project} stand as committed"

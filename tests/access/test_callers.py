@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from access.attenuation import attenuate
 from memory_service.house import DELEGATED, PERSON, ROUTED, WORKED, House, decision, task_body
+from memory_service.leaves import leaf_bodies
 from pydantic import ValidationError
 
 from counterpoint.guard.capabilities import revocation_ids
@@ -275,10 +276,8 @@ class TestTokens:
                 messages=(decision("manager"),) if cached else (delegated,),
             )
         async with house.superuser() as connection:
-            named = await connection.fetch(
-                "SELECT body::jsonb ->> 'principal' AS name FROM audit WHERE project = $1 AND kind = 'commit'", project
-            )
-        assert [row["name"] for row in named] == [asker] * 3
+            bodies = await leaf_bodies(connection, "project = $1 AND kind = 'commit'", project)
+        assert [json.loads(body)["principal"] for body in bodies] == [asker] * 3
 
     async def test_a_token_changes_no_record_of_another_task(self, house: House, project: str) -> None:
         theirs, mine = [house.handed(await house.delegated(project, task)) for task in ("t-1", "t-2")]

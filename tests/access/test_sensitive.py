@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from memory_service.house import PERSON, ROUTED, House, decision, task_body
+from memory_service.leaves import leaf_bodies
 from structlog.testing import capture_logs
 
 from counterpoint.proto.ids import new_id
@@ -26,7 +27,7 @@ async def tables_with(house: House, project: str, value: str) -> set[str]:
             " USING (table_schema, table_name)"
             " WHERE table_schema = 'public' AND column_name = 'project' AND table_type = 'BASE TABLE'"
         )
-        return {
+        found = {
             row["name"]
             for row in names
             if await connection.fetchval(
@@ -35,6 +36,8 @@ async def tables_with(house: House, project: str, value: str) -> set[str]:
                 value,
             )
         }
+        bodies = await leaf_bodies(connection, "project = $1", project)
+        return found | ({"audit"} if any(value in body for body in bodies) else set())
 
 
 def released_by(house: House, project: str, who: str = PERSON) -> Origin:
@@ -86,11 +89,9 @@ class TestRedacted:
         assert "[redacted:card] was declined for [redacted:email] at 10.1.2.3" in sent
         assert {"records", "messages"} <= await tables_with(house, project, ADDRESS)
         async with house.superuser() as connection:
-            (leaf,) = await connection.fetch(
-                "SELECT body::jsonb -> 'redacted' AS it FROM audit WHERE project = $1 AND body::jsonb ? 'redacted'",
-                project,
-            )
-        assert '["tasks/t-1", "description", "card"]' in leaf["it"]
+            bodies = map(json.loads, await leaf_bodies(connection, "project = $1", project))
+        (redacted,) = (body["redacted"] for body in bodies if "redacted" in body)
+        assert ["tasks/t-1", "description", "card"] in redacted
 
     async def test_a_task_keeps_its_id_whatever_it_looks_like(self, house: House, project: str) -> None:
         looks_like_an_account = "01a20276-b2ef-7d2e-be56-8ebfd6363fcc"

@@ -9,10 +9,12 @@ from typing import Any
 
 from memory_service.databases import fresh_database
 from memory_service.house import AUDIT_KEY, House, task_body
+from memory_service.leaves import store_leaves_as_text
 
 from counterpoint.local.postgres import PostgresUrls
 from counterpoint.memory.audit.export import CheckpointFile
 from counterpoint.memory.audit.note import Checkpoint
+from counterpoint.memory.audit.packed_leaf import leaf_text
 from counterpoint.proto.memory import Write
 
 PROJECT = "orders"
@@ -58,6 +60,11 @@ class Log:
             for statement in statements:
                 await connection.execute(statement)
 
+    async def as_text(self) -> None:
+        """Store all leaves as text, as earlier releases did."""
+        async with self.house.superuser() as connection:
+            await store_leaves_as_text(connection)
+
     async def rows(self, query: str) -> list[Any]:
         """As a superuser."""
         async with self.house.superuser() as connection:
@@ -87,7 +94,7 @@ class Log:
             for row in rows:
                 key = (row["project"], row["task_id"])
                 previous = last.get(key) if row["task_id"] else None
-                said = row["salt"] + (previous or b"") + row["body"].encode()
+                said = row["salt"] + (previous or b"") + (leaf_text(row["body"], row["packed"]) or "").encode()
                 last[key] = leaf = hashlib.sha256(said).digest()
                 await connection.execute(
                     "UPDATE audit SET previous = $2, leaf = $3 WHERE arrival = $1", row["arrival"], previous, leaf

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from memory_service.house import House, task_body
+from memory_service.leaves import store_leaves_as_text
 
 from counterpoint.memory.audit import auditor
 from counterpoint.memory.audit.check import checked
@@ -72,6 +73,8 @@ async def told(house: House) -> str:
     """A project with a story and a log that verifies."""
     project = f"p-{new_id()}"
     await story(house, project)
+    async with house.superuser() as connection:
+        await store_leaves_as_text(connection, f"project = '{project}'")
     before = await house.verify(project)
     assert (before["ok"], before["refusals"], before["records"]) == (True, 1, 3)
     return project

@@ -188,7 +188,7 @@ class TestRights:
     async def test_a_place_that_was_given_stays(self, house: House, project: str, memory: Any) -> None:
         await house.delegated(project, "t-1")
         await house.sequencer.once()
-        everything = "SELECT arrival, position, previous, leaf, body FROM audit ORDER BY arrival"
+        everything = "SELECT arrival, position, previous, leaf, body, packed FROM audit ORDER BY arrival"
         async with house.superuser() as connection:
             before = await connection.fetch(everything)
             for _ in range(3):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from ingest.pdf_files import paper
 from memory_service.house import House
+from memory_service.leaves import leaf_bodies
 
 from counterpoint.guard.policy import policy
 from counterpoint.memory.commit import pipeline
@@ -76,11 +77,8 @@ async def kept(house: House, project: str) -> tuple[dict[str, Any] | None, str, 
 async def leaves(house: House, project: str) -> list[list[str]]:
     """The stores that each commit of a project wrote to, in their order, between those of others: empty lists."""
     async with house.superuser() as connection:
-        rows = await connection.fetch("SELECT project, body FROM audit ORDER BY arrival")
-    return [
-        [store for store, *_ in json.loads(row["body"]).get("writes", ())] if row["project"] == project else []
-        for row in rows
-    ]
+        bodies = map(json.loads, await leaf_bodies(connection))
+    return [[store for store, *_ in body.get("writes", ())] if body["project"] == project else [] for body in bodies]
 
 
 class TestALargeDocument:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from memory_service.house import PERSON, House
 from memory_service.learning_project import GOOD, POISON, SEARCH, commit_of, ingest, learn, there, wish
+from memory_service.leaves import leaf_bodies
 
 from counterpoint.guard.policy import policy
 from counterpoint.memory.ingest.entities import KnowledgeGraph
@@ -47,6 +48,8 @@ async def everywhere(house: House, project: str, text: str) -> list[str]:
             )
             if found:
                 holding.append(name)
+        if any(text.lower() in body.lower() for body in await leaf_bodies(connection, "project = $1", project)):
+            holding.append("audit")
     return holding
 
 
@@ -65,11 +68,13 @@ async def test_a_source_is_gone_from_every_table_with_what_rests_on_it(house: Ho
     assert all(await there(house, project, ("documents", kept), *others.values(), ("tasks", clean)))
     # Ids stay: of what is gone it is still known that it was.
     async with house.superuser() as connection:
-        for table, column in (("records", "body"), ("history", "body"), ("messages", "body"), ("audit", "body")):
+        for table, column in (("records", "body"), ("history", "body"), ("messages", "body")):
             rows = await connection.fetch(f"SELECT {column}::text AS said FROM {table} WHERE project = $1", project)
             assert not [
                 row["said"] for row in rows if MARK in (row["said"] or "") and POISON[:20] in (row["said"] or "")
             ]
+        bodies = await leaf_bodies(connection, "project = $1", project)
+        assert not [body for body in bodies if MARK in body and POISON[:20] in body]
         assert not await connection.fetchval(
             "SELECT count(*) FROM lexicon WHERE project = $1 AND term = $2", project, MARK
         )
@@ -183,7 +188,7 @@ async def test_a_leaf_that_lost_its_content_without_an_erasure_is_found(house: H
     await house.verify(project)
     async with house.superuser() as connection:
         at = await connection.fetchval(
-            "UPDATE audit SET body = NULL, salt = NULL WHERE arrival = ("
+            "UPDATE audit SET body = NULL, packed = NULL, salt = NULL WHERE arrival = ("
             "SELECT max(arrival) FROM audit WHERE project = $1) RETURNING position",
             project,
         )

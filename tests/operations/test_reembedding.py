@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from memory_service.databases import fresh_database, template_server
 from memory_service.house import House
+from memory_service.leaves import leaf_bodies
 
 from counterpoint.memory.commit.committer import Committer
 from counterpoint.memory.commit.pipeline import EmbeddingPipeline
@@ -473,8 +474,7 @@ async def test_what_does_not_fit_is_refused_and_the_same_again_is_no_second_chan
     assert reply.refusal is not None
     assert (reply.refusal.code, reply.refusal.needed) == ("role", "the role operate in all projects")
     async with house.superuser() as connection:
-        leaves = await connection.fetch("SELECT body FROM audit WHERE body LIKE '%\"reembed\"%' ORDER BY arrival")
-    said = [json.loads(row["body"]) for row in leaves]
+        said = [json.loads(body) for body in await leaf_bodies(connection)]
     assert [(each["reembed"], each["model"], each["principal"]) for each in said if "reembed" in each] == [
         ("begin", SECOND, "administrator"), ("drop", SECOND, "administrator"), ("begin", SECOND, "administrator"),
         ("switch", SECOND, "administrator"),

@@ -6,6 +6,7 @@ import pytest
 from commit.test_retention import forgotten
 from memory_service.house import PERSON, House, decision, task_body
 from memory_service.learning_project import GOOD, POISON, ingest, learn, reading, there, wish, worked_on
+from memory_service.leaves import leaf_bodies
 
 from counterpoint.memory.operations import take_back
 from counterpoint.memory.record.plan import CommitPlan
@@ -178,9 +179,7 @@ class TestAQuarantine:
         assert (done["by"], done["tasks"], done["out"]["plans"]) == (PERSON, [poisoned], 1)
         assert (await house.verify(project))["ok"]
         async with house.superuser() as connection:
-            leaf = await connection.fetchval(
-                "SELECT body FROM audit WHERE project = $1 ORDER BY position DESC LIMIT 1", project
-            )
+            *_, leaf = await leaf_bodies(connection, "project = $1", project)
         assert learned["plan"][1] in leaf
         assert PERSON in leaf
 

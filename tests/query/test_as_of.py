@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from memory_service.house import House
+from memory_service.leaves import leaf_bodies
 
 from counterpoint.memory.query import as_of
 from counterpoint.proto.ids import new_id
@@ -169,12 +170,12 @@ async def test_commits_applied_together_are_moments_apart(house: House, project:
         )
     )
     async with house.superuser() as connection:
-        ids = await connection.fetch("SELECT id, body FROM audit WHERE project = $1 ORDER BY arrival", project)
+        leaves = [json.loads(body) for body in await leaf_bodies(connection, "project = $1", project)]
     wrote = dict(zip((origin.message_id for origin in origins), ("r0", "r1", None, "r2"), strict=True))
     stand: set[str] = set()
-    for row in ids:
-        record = wrote[json.loads(row["body"])["message"]]
+    for leaf in leaves:
+        record = wrote[leaf["message"]]
         stand |= {record} if record else set()
-        found = await stood(house, project, List(store="entities", as_of=str(row["id"])))
+        found = await stood(house, project, List(store="entities", as_of=leaf["commit"]))
         assert {each.id for each in found.items} == stand
     assert len(stand) == 3

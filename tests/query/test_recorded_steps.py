@@ -1,11 +1,11 @@
 """A recorded step: what a delivery was given is rebuilt byte for byte, and what differs from the leaves is named."""
 
-import zlib
 from typing import Any
 
 import pytest
 from memory_service.house import WORKED, House
 
+from counterpoint.memory.record.packed_text import unpack
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import (
     Costs,
@@ -163,7 +163,7 @@ async def test_answers_of_the_release_before_are_read(house: House, project: str
     async with house.superuser() as connection:
         row = await connection.fetchrow("SELECT packed FROM read_sets WHERE commit_id = $1::uuid", commit)
         older = "UPDATE read_sets SET packed = NULL, answers = $2 WHERE commit_id = $1::uuid"
-        await connection.execute(older, commit, zlib.decompress(row["packed"]).decode())
+        await connection.execute(older, commit, unpack(row["packed"]))
     step, answers = await rebuilt(house, project, commit)
     assert problems(step, answers) == []
     assert list(map(context, answers)) == list(map(context, given))

@@ -1,17 +1,17 @@
 -- Statements of the audit log: leaves, the hash tree over them, and signed checkpoints.
 
 -- name: leaves_of_task
-SELECT position, leaf, salt, previous, body FROM audit WHERE project = $1
+SELECT position, leaf, salt, previous, body, packed FROM audit WHERE project = $1
     AND task_id = $2 AND (position > $3 OR position IS NULL)
 ORDER BY position LIMIT $4
 
 -- name: leaves_by_id
-SELECT position, leaf, salt, previous, body FROM audit WHERE project = $1 AND id = ANY ($2::uuid[]) ORDER BY position
+SELECT position, leaf, salt, previous, body, packed FROM audit WHERE project = $1 AND id = ANY ($2::uuid[]) ORDER BY position
 
 -- name: leaves_after
 -- Every leaf of the log after a position: of other projects its hash alone.
 SELECT h.leaf_position, h.leaf_hash, a.* FROM leaf_hashes($2, $3) AS h
-LEFT JOIN (SELECT position, leaf, salt, previous, body FROM audit WHERE project = $1 AND position > $2) AS a
+LEFT JOIN (SELECT position, leaf, salt, previous, body, packed FROM audit WHERE project = $1 AND position > $2) AS a
     ON a.position = h.leaf_position
 ORDER BY h.leaf_position
 
@@ -62,15 +62,13 @@ INSERT INTO audit_checkpoints (size, root, note) VALUES ($1, $2, $3) ON CONFLICT
 
 -- name: leaves_of_other_project
 -- Leaves of a project as they are verified for another: without their own content.
-SELECT position, task_id, previous, leaf, chain IS NOT NULL AS older,
-       salt || coalesce(previous, '') || convert_to(body, 'UTF8') AS said, NULL AS own
+SELECT position, task_id, previous, leaf, chain IS NOT NULL AS older, salt, body, packed, NULL AS own
 FROM audit WHERE project = $1 ORDER BY position
 
 -- name: leaves_of_project
 -- Leaves of a project, each with its own content.
-SELECT position, task_id, previous, leaf, chain IS NOT NULL AS older,
-       salt || coalesce(previous, '') || convert_to(body, 'UTF8') AS said,
-       ROW (kind, id::text, body, seq, (extract(epoch FROM at) * 1000000)::bigint)
+SELECT position, task_id, previous, leaf, chain IS NOT NULL AS older, salt, body, packed,
+       ROW (kind, id::text, seq, (extract(epoch FROM at) * 1000000)::bigint)
 FROM audit WHERE project = $1 ORDER BY position
 
 -- name: all_tiles

@@ -7,6 +7,7 @@ from typing import Any, assert_never
 from counterpoint.memory.audit.check import KnownCheckpoint, VerificationScope, checked
 from counterpoint.memory.audit.export import CheckpointCopy
 from counterpoint.memory.audit.note import Checkpoint
+from counterpoint.memory.audit.packed_leaf import leaf_text
 from counterpoint.memory.audit.refusals import explained
 from counterpoint.memory.audit.sequencer import Sequencer
 from counterpoint.memory.audit.tiles import RightEdge, tiles_of
@@ -179,7 +180,7 @@ def _leaf_view(row: Any) -> dict[str, Any]:
         "leaf": row["leaf"].hex(),
         "salt": row["salt"].hex() if row["salt"] is not None else None,
         "previous": row["previous"].hex() if row["previous"] is not None else None,
-        "body": row["body"],
+        "body": leaf_text(row["body"], row["packed"]),
     }
 
 
@@ -188,7 +189,7 @@ def _first_page(rows: Sequence[Any]) -> list[Any]:
     page: list[Any] = []
     size = 0
     for row in rows:
-        size += 1500 + 2 * len((row["body"] or "").encode())
+        size += 1500 + 2 * len((leaf_text(row["body"], row["packed"]) or "").encode())
         if page and size > PAGE_BYTES:
             break
         page.append(row)

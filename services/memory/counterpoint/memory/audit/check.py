@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 
 from counterpoint.memory.audit.leaf_body import expanded
+from counterpoint.memory.audit.packed_leaf import leaf_text
 from counterpoint.memory.audit.rows import RowVerifier
 from counterpoint.memory.audit.standing import ExpectedRows, LeafWrite, placed
 from counterpoint.memory.audit.tiles import HASH_BYTES, HEIGHT, WIDTH, TileId, hashes
@@ -176,14 +177,15 @@ class _Leaves:
     def take(self, rows: Iterable[Any]) -> None:
         """Verify some leaves in their order; those without a position come last."""
         sha256, of_task, places = hashlib.sha256, self._of_task, self._hashes
-        for position, task, previous, leaf, older, hashed, own in rows:
-            if hashed is None:
+        for position, task, previous, leaf, older, salt, stored, packed, own in rows:
+            body = leaf_text(stored, packed)
+            if body is None:
                 self.erased += 1
-            elif position is not None and sha256(hashed).digest() != leaf:
+            elif salt is None or (position and sha256(salt + (previous or b"") + body.encode()).digest() != leaf):
                 self.broken.append(f"leaf {position} was changed")
             if own is not None:
-                self._read(position, task, *own)
-                if older and (own[2] or "").startswith('{"placed":'):
+                self._read(position, task, body, *own)
+                if older and (body or "").startswith('{"placed":'):
                     self.broken.append(f"leaf {position} is marked as written by an older release, but was not")
             if position is None:
                 self.waiting += 1
@@ -200,7 +202,7 @@ class _Leaves:
                 self.broken.append(f"leaf {position} is after the end of the log, {self._head}")
 
     def _read(
-        self, position: int | None, task: str | None, kind: str, commit: str, body: str | None, seq: int | None, at: int
+        self, position: int | None, task: str | None, body: str | None, kind: str, commit: str, seq: int | None, at: int
     ) -> None:
         if self._task_id is None or task == self._task_id:
             self.counts[kind] = self.counts.get(kind, 0) + 1

@@ -10,13 +10,13 @@ WITH RECURSIVE causes AS (
     JOIN read_sets r ON r.project = c.project AND r.commit_id = c.cause)
 SELECT m.label, m.integrity, m.task_version, m.type, m.commit_id,
        (SELECT jsonb_agg(item) FROM causes, jsonb_array_elements(causes.reads) AS item) AS reads,
-       a.body::jsonb ->> 'principal' AS principal
+       a.body AS leaf, a.packed
 FROM messages m
 LEFT JOIN audit a ON a.project = m.project AND a.id = m.commit_id
 WHERE m.id = $1
 
 -- name: reply_to_step
-SELECT i.reply, a.body AS leaf FROM inbox i LEFT JOIN audit a ON a.project = i.project AND a.id = $4
+SELECT i.reply, a.body AS leaf, a.packed FROM inbox i LEFT JOIN audit a ON a.project = i.project AND a.id = $4
 WHERE i.consumer = $1 AND i.message_id = $2 AND i.step = $3
 
 -- name: state_of_task

@@ -16,6 +16,7 @@ from typing import Any, assert_never
 import structlog
 from cachetools import LRUCache
 
+from counterpoint.memory.audit.packed_leaf import leaf_text
 from counterpoint.memory.commit.leaf import stored_reply
 from counterpoint.memory.commit.statement import DiskFull, Fault, LeaseLost, StepFault, apply_steps
 from counterpoint.memory.record.database import Database
@@ -241,7 +242,7 @@ class Committer:
                 key = (step.consumer, step.message_id, step.step, step.commit_id)
                 stored = await connection.fetchrow(_SQL["reply_to_step"], *key)
             if stored is not None:
-                reply = stored_reply(stored["reply"], stored["leaf"])
+                reply = stored_reply(stored["reply"], leaf_text(stored["leaf"], stored["packed"]))
                 _settle(waiting, reply.model_copy(update={"status": "replayed"}))
                 return
         if found.fault is Fault.STALE:

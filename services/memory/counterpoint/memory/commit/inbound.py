@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cachetools import LRUCache, TTLCache
+from pydantic_core import from_json
 
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
+from counterpoint.memory.audit.packed_leaf import leaf_text
 from counterpoint.memory.provenance.read_sets import COMMITS_USED, OriginCache
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan
@@ -67,9 +69,9 @@ class InboundMessages:
         refs = frozenset(Ref(store=read[0], id=read[1], version=read[2]) for read in reads)
         sort = self._policy.messages.get(row["type"])
         result = sort is not None and sort.result
-        found = Provenance(
-            row["label"], row["integrity"], refs, str(row["commit_id"]), result, row["principal"], row["type"]
-        )
+        leaf = leaf_text(row["leaf"], row["packed"])
+        principal = from_json(leaf).get("principal") if leaf else None
+        found = Provenance(row["label"], row["integrity"], refs, str(row["commit_id"]), result, principal, row["type"])
         self._origins.remember(origin.message_id, found)
         self.sent_version(origin.message_id, row["task_version"])
         return found, row["task_version"]

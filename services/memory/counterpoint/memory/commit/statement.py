@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import asyncpg
 
 from counterpoint.memory.audit.leaf_body import inbox_reply
+from counterpoint.memory.audit.packed_leaf import packed_leaf
 from counterpoint.memory.record.answers import packed
 from counterpoint.memory.record.database import AWAY
 from counterpoint.memory.record.joint_decisions import joint_decisions
@@ -80,6 +81,7 @@ class StepRow(NamedTuple):
     cause: str | None
     packed: bytes | None
     audit: str
+    packed_audit: bytes | None
     kind: str
     salt: bytes
     outcome: str
@@ -309,6 +311,7 @@ def _parameters(project: str, steps: Sequence[CommitPlan]) -> tuple[list[Any], .
                 cause=s.cause,
                 packed=packed(s.answers),
                 audit=s.audit,
+                packed_audit=packed_leaf(s.audit) if s.kind == "commit" else None,
                 kind=s.kind,
                 salt=s.salt,
                 outcome=s.reply.status,

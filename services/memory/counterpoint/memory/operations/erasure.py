@@ -22,6 +22,7 @@ from counterpoint.client import retry_on_conflict
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.audit.leaf_body import expanded
+from counterpoint.memory.audit.packed_leaf import leaf_text
 from counterpoint.memory.audit.standing import placed
 from counterpoint.memory.commit.committer import Committer
 from counterpoint.memory.commit.planner import plan_commit
@@ -219,7 +220,7 @@ class Erasures:
         erased_keys = set(keys)
         positions, kept_writes = [], []
         for leaf in leaves:
-            leaf_body = json.loads(leaf["body"])
+            leaf_body = json.loads(leaf_text(leaf["body"], leaf["packed"]) or "{}")
             if "erased" in leaf_body:
                 continue
             positions.append(leaf["position"])

@@ -111,8 +111,8 @@ CROSS JOIN LATERAL (
     OFFSET 0) AS found
 
 -- name: leaves_of_commits
-SELECT position, body FROM audit
-WHERE project = $1 AND body IS NOT NULL
+SELECT position, body, packed FROM audit
+WHERE project = $1 AND salt IS NOT NULL
   AND (id = ANY ($2::uuid[]) OR task_id = ANY ($3::text[])
        OR id = ANY (ARRAY(SELECT commit_id FROM messages WHERE project = $1 AND task_id = ANY ($3::text[]))))
 

@@ -106,7 +106,7 @@ SELECT * FROM organisation_use($1, $2)
 
 -- name: recorded_commit
 -- A commit with its leaf and its read set.
-SELECT a.body, a.salt, a.previous, a.leaf, r.cause::text AS cause, r.reads::text AS reads, r.answers, r.packed,
+SELECT a.body, a.packed AS packed_leaf, a.salt, a.previous, a.leaf, r.cause::text AS cause, r.reads::text AS reads, r.answers, r.packed,
        EXISTS (SELECT FROM sources s WHERE s.project = a.project AND s.commit_id = a.id) AS has_sources
 FROM audit a LEFT JOIN read_sets r ON r.project = a.project AND r.commit_id = a.id
 WHERE a.project = $1 AND a.id = $2 AND a.kind = 'commit'
@@ -138,7 +138,7 @@ SELECT id, type, body, task_id, due_at, timer, records, parts, repeated_bodies(p
 FROM decision_messages WHERE project = $1 AND id = ANY ($2::uuid[]) AND commit_id = $3
 
 -- name: leaves_of_commits
-SELECT body FROM audit WHERE project = $1 AND id = ANY ($2::uuid[])
+SELECT body, packed FROM audit WHERE project = $1 AND id = ANY ($2::uuid[])
 
 -- name: label_of_message
 SELECT label FROM messages WHERE project = $1 AND id = $2 AND (body <> '{}' OR records IS NOT NULL)

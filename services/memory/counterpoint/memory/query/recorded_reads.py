@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from counterpoint.memory.audit.leaf_body import expanded
+from counterpoint.memory.audit.packed_leaf import leaf_text
 from counterpoint.memory.provenance.read_sets import COMMITS_USED
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.commands import IssueReplayToken
@@ -31,7 +32,8 @@ async def recorded_delivery(connection: Any, project: str, request: IssueReplayT
     Raises `Permanent` `not_found` for a commit of another task, and where something is no longer in the record.
     """
     row = await connection.fetchrow(_SQL["recorded_commit"], project, _uuid(request.commit_id))
-    leaf = expanded(json.loads(row["body"])) if row is not None and row["body"] is not None else None
+    body = row and leaf_text(row["body"], row["packed_leaf"])
+    leaf = expanded(json.loads(body)) if body is not None else None
     if leaf is None or leaf["task"] != request.task_id:
         raise _missing("is not a commit of this task")
     sent = await connection.fetchval(_SQL["label_of_message"], project, _uuid(leaf["message"]))

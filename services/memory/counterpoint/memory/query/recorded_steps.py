@@ -14,6 +14,7 @@ from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.audit.leaf_body import expanded
+from counterpoint.memory.audit.packed_leaf import leaf_text
 from counterpoint.memory.query.item_view import item
 from counterpoint.memory.record.answers import answers_text
 from counterpoint.memory.record.canonical import canonical
@@ -54,9 +55,10 @@ async def _commit(connection: Any, project: str, commit_id: str) -> tuple[Any, d
     row = await connection.fetchrow(_SQL["recorded_commit"], project, _uuid(commit_id))
     if row is None:
         raise _permanent(ErrorCode.NOT_FOUND, "is not a commit of this project")
-    if row["body"] is None:
+    body = leaf_text(row["body"], row["packed_leaf"])
+    if body is None:
         raise _permanent(ErrorCode.NOT_FOUND, "was erased")
-    return row, expanded(json.loads(row["body"]))
+    return {**row, "body": body}, expanded(json.loads(body))
 
 
 async def _step(connection: Any, policy: Policy, grant: Grant, row: Any, leaf: Mapping[str, Any]) -> StepRecord:
@@ -148,9 +150,9 @@ async def _attested(connection: Any, project: str, versions: Mapping[_Key, Any])
     its own, according to the records."""
     commits = {row["commit_id"] for key, row in versions.items() if key[0] == project}
     leaves = await connection.fetch(_SQL["leaves_of_commits"], project, list(commits))
-    bodies = [expanded(json.loads(row["body"])) for row in leaves if row["body"] is not None]
-    writes = [write for body in bodies for write in body["writes"]]
-    if any(row["body"] is None for row in leaves):
+    bodies = [leaf_text(row["body"], row["packed"]) for row in leaves]
+    writes = [write for body in bodies if body is not None for write in expanded(json.loads(body))["writes"]]
+    if None in bodies:
         # An erasure empties whole leaves; its own leaf has the writes in them that were kept.
         erasures = await connection.fetch(_SQL["leaves_of_erasures"], project)
         writes += [write for row in erasures for write in json.loads(row["body"])["erased"].get("kept", ())]

@@ -20,7 +20,7 @@
 -- `number` is that of a write among all writes, those of joint decisions included.
 CREATE TYPE step_row AS (
     id uuid, consumer text, message text, step text, last boolean, fence bigint, task text, version int, ended_ok boolean,
-    reads text, cause uuid, packed bytea, audit text, kind text, salt bytea, outcome text, reply text, trace text,
+    reads text, cause uuid, packed bytea, audit text, packed_audit bytea, kind text, salt bytea, outcome text, reply text, trace text,
     writes_before int, writes int, messages_before int, messages int
 );
 CREATE TYPE cancelled_timer_row AS (timer text, sender text, task text);
@@ -445,15 +445,18 @@ BEGIN
     -- different tasks.
     UPDATE audit_head SET position = position + cardinality(p_steps) WHERE shard = '0'
     RETURNING position - cardinality(p_steps) INTO head;
-    INSERT INTO audit (project, id, kind, task_id, body, salt, seq, position, previous, leaf)
-    SELECT p_project, l.id, l.kind, l.task, l.body, l.salt, l.seq, head + l.n, before.leaf,
-           sha256(l.salt || coalesce(before.leaf, '') || convert_to(l.body, 'UTF8'))
+    INSERT INTO audit (project, id, kind, task_id, body, packed, salt, seq, position, previous, leaf)
+    SELECT p_project, l.id, l.kind, l.task, CASE WHEN l.packed IS NULL THEN l.body END, l.packed, l.salt, l.seq, head + l.n,
+           before.leaf, sha256(l.salt || coalesce(before.leaf, '') || convert_to(l.body, 'UTF8'))
     FROM (
         SELECT t.ordinality AS n, t.id, t.kind, t.task, t.salt,
-               format('{"placed":[%s,%s,%s],', base + t.writes_before, base + wrote + t.messages_before,
-                      (extract(epoch FROM now()) * 1000000)::bigint) || substr(t.audit, 2) AS body,
-               base + t.writes_before + t.writes AS seq
-        FROM unnest(p_steps) WITH ORDINALITY AS t OFFSET 0) AS l
+               format('{"placed":[%s,%s,%s],', place.records, place.messages, place.at) || substr(t.audit, 2) AS body,
+               int8send(place.records) || int8send(place.messages) || int8send(place.at) || t.packed_audit AS packed,
+               place.records + t.writes AS seq
+        FROM unnest(p_steps) WITH ORDINALITY AS t
+        CROSS JOIN LATERAL (
+            SELECT base + t.writes_before AS records, base + wrote + t.messages_before AS messages,
+                   (extract(epoch FROM now()) * 1000000)::bigint AS at) AS place OFFSET 0) AS l
     LEFT JOIN LATERAL (
         SELECT a.leaf FROM audit a
         WHERE l.task IS NOT NULL AND a.project = p_project AND a.task_id = l.task AND a.position IS NOT NULL
@@ -642,8 +645,8 @@ BEGIN
     UPDATE messages SET body = '{}', audience = '{}', records = NULL, parts = NULL, decision_ids = NULL,
         decision_seqs = NULL, decision_records = NULL, decision_subjects = NULL
     WHERE project = p_project AND commit_id = ANY (commits);
-    UPDATE audit SET body = NULL, salt = NULL
-    WHERE project = p_project AND position = ANY (named) AND body IS NOT NULL;
+    UPDATE audit SET body = NULL, packed = NULL, salt = NULL
+    WHERE project = p_project AND position = ANY (named) AND salt IS NOT NULL;
     DELETE FROM lexicon WHERE project = p_project AND rows <= 0;
     DELETE FROM embeddings WHERE project = p_project;
     DELETE FROM blob_parts b WHERE project = p_project AND NOT EXISTS (
