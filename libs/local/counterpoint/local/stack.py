@@ -17,12 +17,13 @@ from counterpoint.local.disk_space import reserve_streams
 from counterpoint.local.doctor.servers import examine_external, refuse_unfit
 from counterpoint.local.endpoints import Endpoints, write_endpoints
 from counterpoint.local.engine import Engine
+from counterpoint.local.engine_choice import choose_engines
 from counterpoint.local.forking import Template
 from counterpoint.local.listen_addresses import HTTP_PORT, ListenAddresses
 from counterpoint.local.listeners import Listeners
 from counterpoint.local.lock import acquire_lock
 from counterpoint.local.nats import NatsServer, policy_authorization
-from counterpoint.local.postgres import PostgresServer, PostgresUrls, bootstrap
+from counterpoint.local.postgres import PostgresUrls, bootstrap
 from counterpoint.local.private_files import NO_SPACE, private_folder
 from counterpoint.local.process import ManagedProcess, Program, run, stop_leftovers
 from counterpoint.local.service import (
@@ -40,7 +41,6 @@ from counterpoint.local.service import (
 from counterpoint.local.settings import local_settings
 from counterpoint.local.state_file import RESTORING, ProcessIdentity, StateFile
 from counterpoint.local.supervisor import Supervisor, together
-from counterpoint.local.valkey import ValkeyServer
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
 
 log = structlog.get_logger(__name__)
@@ -212,7 +212,9 @@ class Stack:
         refuse_unfit(await examine_external(local_settings(), credentials, os.environ))
         if sys.platform.startswith("linux"):
             self._template = await Template.start(base_environment(os.environ), self.data_dir / "logs" / "template.log")
-        urls = self._choose_engines(state, credentials)
+        if local_settings().nats_url is None:
+            self._streams_bytes = reserve_streams(self.data_dir, self._streams_bytes)
+        self._engines, urls = choose_engines(self.data_dir, state, credentials, self._authorization)
         self._wiring = ServiceParameters(
             data_dir=self.data_dir,
             nats_url=urls["nats"],
@@ -252,31 +254,6 @@ class Stack:
     def _load_credentials(self) -> Credentials:
         logins = dict.fromkeys((*NATS_USERS, *local_settings().publishers))
         return load_credentials(self.data_dir / "secrets.json", tuple(logins))
-
-    def _choose_engines(self, state: StateFile, credentials: Credentials) -> dict[str, str]:
-        """Make the engines that are not external. Return each one's URL, PostgreSQL's as `PostgresUrls` takes it."""
-        settings, logs = local_settings(), self.data_dir / "logs"
-        urls: dict[str, str] = {}
-        if settings.nats_url is None:
-            authorization = self._authorization(credentials.nats)
-            self._streams_bytes = reserve_streams(self.data_dir, settings.streams_bytes)
-            key = credentials.nats_store_key
-            nats = NatsServer(self.data_dir / "nats", authorization, state=state, log=logs / "nats.log", store_key=key)
-            self._engines["nats"], urls["nats"] = nats, nats.url
-        else:
-            urls["nats"] = settings.nats_url
-        if settings.valkey_url is None:
-            valkey = ValkeyServer(self.data_dir / "valkey", credentials.valkey, state=state, log=logs / "valkey.log")
-            self._engines["valkey"], urls["valkey"] = valkey, valkey.url
-        else:
-            urls["valkey"] = settings.valkey_url
-        if settings.postgres_url is None:
-            passwords, log_path = credentials.postgres, logs / "postgres.log"
-            postgres = PostgresServer(self.data_dir / "postgres", passwords, state=state, log=log_path)
-            self._engines["postgres"], urls["postgres"] = postgres, postgres.urls.admin
-        else:
-            urls["postgres"] = settings.postgres_url
-        return urls
 
     async def _start_bus(self) -> None:
         """Start NATS and create its streams."""

@@ -33,7 +33,7 @@ class CallCosts(Shape):
 
     @property
     def paid_usd(self) -> Decimal:
-        """What this replay paid."""
+        """Cost of the calls that this replay made itself."""
         return self.usd - self.kept_usd
 
     def plus(self, usd: Decimal | None, tokens: int, *, seconds: float, kept: bool = False) -> "CallCosts":
