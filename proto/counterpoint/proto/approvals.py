@@ -65,10 +65,12 @@ class PendingApproval(Shape):
 
 
 class RefusedCall(Shape):
-    """The estimate of a model call that a limit refused; without `usd` the price is unknown."""
+    """The estimate of a model call that a limit refused; without `usd` the price is unknown. `principal`: whose tool
+    made the call; none for a call of the developer."""
 
     usd: Usd | None = None
     tokens: int
+    principal: str | None = None
 
 
 class Lift(Shape):

@@ -221,12 +221,12 @@ class TaskResumed(Message):
 
 
 class TaskDue(Message):
-    """A timer of a task is due."""
+    """A timer of a task is due. `tool_refused` is due at once: a limit refused a call of a tool of a principal."""
 
     TYPE: ClassVar[str] = "counterpoint.task.due.v1"
 
     task_id: Id
-    timer: Literal["deadline", "outcome", "reassess", "quiet", "approval"] | str
+    timer: Literal["deadline", "outcome", "reassess", "quiet", "approval", "tool_refused"] | str
 
 
 class Change(Shape):

@@ -1,26 +1,20 @@
 """Handlers of approvals: reads and writes of limits around the pure decisions of `approvals`."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from counterpoint.client import Memory, put, record, records
+from counterpoint.client import Memory, put
 from counterpoint.guard.policy import ActRule, ApprovalPolicy
 from counterpoint.manager import approvals
-from counterpoint.manager.gateway.ledger import SpendRecord
-from counterpoint.manager.gateway.lifts import CountedSpend, lifts_for
-from counterpoint.manager.gateway.limited_spending import read_limited_spending
-from counterpoint.manager.gateway.limits import applied_limits
+from counterpoint.manager.gateway.lifts import lifts_for
+from counterpoint.manager.spend_lifts import lifted, read_counted
 from counterpoint.manager.task_history import TaskHistory
 from counterpoint.manager.task_update import TaskUpdate, without_effect
+from counterpoint.manager.tool_approvals import on_tool_decided, on_tool_refused
 from counterpoint.manager.workflow import AWAITS_APPROVAL
-from counterpoint.proto.approvals import Approval, ApprovalDecided, Lift
-from counterpoint.proto.limits import LIMITS_MAX, LimitScope, StoredLimit
-from counterpoint.proto.limits import STORE as LIMITS
-from counterpoint.proto.memory import Get, List, Write
-from counterpoint.proto.tasks import Task, TaskWorked
+from counterpoint.proto.approvals import Approval, ApprovalDecided
+from counterpoint.proto.memory import Write
+from counterpoint.proto.tasks import TaskWorked
 
-CALLER = "developer"
-"""The agent whose calls a task pays for: the only service that may use the gateway for a task."""
 Decision = tuple[TaskUpdate, tuple[Write, ...]]
 
 
@@ -57,6 +51,8 @@ class ApprovalDesk:
     async def on_decided(self, memory: Memory, history: TaskHistory, message: ApprovalDecided) -> Decision:
         """Act on the decision in the record. A message without it has no effect."""
         approval = approvals.awaited(history, message.approval_id)
+        if approval is None and (tool := await on_tool_decided(memory, history, message)):
+            return tool
         if approval is None or approval.decision is None:
             return without_effect(history, f"a decision on approval {message.approval_id} by {message.by}"), ()
         if approval.decision == "rejected" or not approval.is_intact:
@@ -66,6 +62,10 @@ class ApprovalDesk:
         if approval.category == "web":
             return approvals.permit_search(history, approval, memory.now), ()
         return approvals.release(history, approval, memory.now), ()
+
+    async def on_tool_refused(self, memory: Memory, history: TaskHistory) -> Decision:
+        """Ask for a lift of the limits that refused a call of a tool of a principal, once."""
+        return await on_tool_refused(memory, history, self._policy)
 
     def on_due(self, memory: Memory, history: TaskHistory) -> TaskUpdate:
         """Remind of the approval that the task waits for, or expire it, unless a person has decided in time."""
@@ -95,7 +95,7 @@ class ApprovalDesk:
 
     async def _lift(self, memory: Memory, history: TaskHistory, approval: Approval) -> Decision:
         counted = await read_counted(memory, history.task)
-        if writes := _lifted(counted, approval.lifts):
+        if writes := lifted(counted, approval.lifts):
             return approvals.lift(history, memory.now, applied=True), writes
         lifts = lifts_for(approval.refused, counted) if approval.refused else ()
         if not lifts or approval.refused is None:
@@ -127,31 +127,3 @@ def with_warnings(history: TaskHistory, update: TaskUpdate, writes: tuple[Write,
         passed_on = history.spend.model_copy(update={"warnings": ()})
         writes += (put("spend", task_id, passed_on, existing=history.spend_item),)
     return replace(update, warnings=warnings), writes
-
-
-async def read_counted(memory: Memory, task: Task) -> list[CountedSpend]:
-    """Read the spending of a task, and that under each limit that applies to its calls."""
-    found, own = await memory.query(List(store=LIMITS, limit=LIMITS_MAX), Get(store="spend", id=task.task_id))
-    names: dict[LimitScope, str | None] = {
-        "project": task.project,
-        "agent": CALLER,
-        "session": task.session_id,
-        "task": task.task_id,
-    }
-    limits = applied_limits(records(found.items, StoredLimit), names, memory.now)
-    item = own.items[0] if own.items else None
-    spend = record(item, SpendRecord) if item else SpendRecord.initial(task.task_id, task.budget)
-    limited = await read_limited_spending(memory, limits)
-    return [
-        CountedSpend(task.task_id, spend, item),
-        *(CountedSpend(limit.spend_id, spent, stored) for limit, spent, stored in limited),
-    ]
-
-
-def _lifted(counted: Sequence[CountedSpend], lifts: Sequence[Lift]) -> tuple[Write, ...]:
-    """Return the writes that lift limits; none if one of them is not as shown any more."""
-    by_id = {each.spend_id: each for each in counted}
-    if not all(lift.spend_id in by_id and by_id[lift.spend_id].is_as_shown(lift) for lift in lifts):
-        return ()
-    pairs = [(by_id[lift.spend_id], lift) for lift in lifts]
-    return tuple(put("spend", each.spend_id, each.lifted(lift), existing=each.item) for each, lift in pairs)

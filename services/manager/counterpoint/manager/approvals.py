@@ -109,7 +109,7 @@ def hold(
         escalation=escalation,
         approval=_pending(approval),
     )
-    messages: tuple[Message, ...] = (*resumed_messages(history, message), _requested(approval))
+    messages: tuple[Message, ...] = (*resumed_messages(history, message), requested(approval))
     if escalation:
         messages += (_escalated(history, escalation, findings),)
     earlier = (history.approval[0],) if history.approval else ()
@@ -141,7 +141,7 @@ def ask_again(
         steps=(ReasoningStep("approval", f"approval {before.approval_id} does not apply: {why}"),),
         decision=f"ask for approval again: {act.category}",
         task=task,
-        messages=(_requested(approval),),
+        messages=(requested(approval),),
         approvals=(before.abandoned(why), approval),
     )
 
@@ -227,7 +227,7 @@ def remind(history: TaskHistory, approval: Approval, now: datetime) -> TaskUpdat
     return TaskUpdate(
         steps=(ReasoningStep("approval", said if number else f"approval {approval.approval_id} waits"),),
         decision=f"remind of an approval: {approval.category}" if number else None,
-        messages=(_requested(approval, number),) if number else (),
+        messages=(requested(approval, number),) if number else (),
         timers=(("approval", pending.next_check(now)),),
     )
 
@@ -279,7 +279,8 @@ def _pending(approval: Approval) -> PendingApproval:
     return PendingApproval.model_validate({name: getattr(approval, name) for name in PendingApproval.model_fields})
 
 
-def _requested(approval: Approval, reminder: int = 0) -> ApprovalRequested:
+def requested(approval: Approval, reminder: int = 0) -> ApprovalRequested:
+    """Return the message that asks for an approval."""
     shown = {name: getattr(approval, name) for name in ApprovalRequested.model_fields if name != "reminder"}
     return ApprovalRequested.model_validate(shown | {"reminder": reminder})
 

@@ -147,6 +147,9 @@ class ManagerHandlers:
     async def on_due(self, message: TaskDue, memory: Memory) -> Commit:
         """Handle a due timer of the task."""
         history = await with_spend(memory, await read_task_history(memory, message.task_id))
+        if message.timer == "tool_refused":
+            update, writes = await self._approvals.on_tool_refused(memory, history)
+            return self._commit(memory, history, update, history.task.last_action_id, writes=writes)
         if message.timer == "approval":
             update = self._approvals.on_due(memory, history)
             return self._commit(memory, history, update, history.task.last_action_id)

@@ -33,7 +33,7 @@ class CallCosts(Shape):
 
     @property
     def paid_usd(self) -> Decimal:
-        """Cost of the calls that this replay made itself."""
+        """The cost without that of kept calls, in US dollars."""
         return self.usd - self.kept_usd
 
     def plus(self, usd: Decimal | None, tokens: int, *, seconds: float, kept: bool = False) -> "CallCosts":

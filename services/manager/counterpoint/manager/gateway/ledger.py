@@ -62,10 +62,11 @@ class SpendRecord(Shape):
     """Limits, spending and reservations of a task, of a job of the memory service, or under a limit of the project.
 
     `limit` describes the latter, `limit_at` is when it was set. `lifted_*` was added to the limit by approvals.
-    `refused` is the first call that a limit refused the task since the last reservation. `warned`: the soft limit was
-    passed and somebody was warned. `warnings` of a task are those of its calls that the manager has not passed on yet.
-    `unpriced` calls had an unknown price and are in no sum of dollars. `unknown` calls had an unknown outcome and count
-    at their estimate.
+    `refused` is the first call that a limit refused the task since the last reservation. `tool_refused` is the same of
+    tools of principals; `tool_approval` asks about it, and none asks again before `ask_again_at`. `warned`: the soft
+    limit was passed and somebody was warned. `warnings` of a task are those of its calls that the manager has not
+    passed on yet. `unpriced` calls had an unknown price and are in no sum of dollars. `unknown` calls had an unknown
+    outcome and count at their estimate.
     """
 
     task_id: str | None = None
@@ -80,6 +81,9 @@ class SpendRecord(Shape):
     warned: bool = False
     warnings: tuple[str, ...] = ()
     refused: RefusedCall | None = None
+    tool_refused: RefusedCall | None = None
+    tool_approval: str | None = None
+    ask_again_at: Time | None = None
     spent_usd: Usd = Decimal(0)
     spent_tokens: int = 0
     reserved_usd: Usd = Decimal(0)
@@ -161,7 +165,6 @@ class SpendRecord(Shape):
             update={
                 "reserved_usd": self.reserved_usd + estimate.known_usd,
                 "reserved_tokens": self.reserved_tokens + estimate.tokens,
-                "refused": None,
             }
         )
 

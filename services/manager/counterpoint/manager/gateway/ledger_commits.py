@@ -17,12 +17,18 @@ from weakref import WeakValueDictionary
 from counterpoint.client import Memory, put, record
 from counterpoint.manager.gateway.call_request import CallRequest
 from counterpoint.manager.gateway.ledger import CallState, CallUsage, ModelCallRecord, SoftLimitReached, SpendRecord
-from counterpoint.manager.gateway.reservation_input import CallingTask, ReservationInput, read_reservation_input
+from counterpoint.manager.gateway.reservation_input import (
+    CallingTask,
+    ReservationInput,
+    calling_agent,
+    read_reservation_input,
+)
 from counterpoint.manager.gateway.spending import Spending
 from counterpoint.manager.gateway.work_groups import WorkGroups
 from counterpoint.proto.errors import Conflict, Denied, ErrorCode, Transient
 from counterpoint.proto.memory import Commit, CommitReply, Get, Item, Origin, Write
 from counterpoint.proto.messages import utc_now
+from counterpoint.proto.tasks import TaskDue
 
 MemoryForOrigin = Callable[[Origin], Memory]
 
@@ -138,7 +144,8 @@ class LedgerCommits:
             spend = record(found.spend, SpendRecord)
         if request.grant.task is None:
             spend = spend.of_job(request.grant.budget, self._job_tokens.get(request.scope))
-        spending = Spending(request.scope, spend, found.spend, found.limited)
+        tool_of = calling_agent(request.grant) if TaskDue.TYPE in request.grant.sends else None
+        spending = Spending(request.scope, spend, found.spend, found.limited, tool_of)
         outcomes, writes = list[ModelCallRecord | Exception](), dict[str, Write]()
         for each in group:
             if each.call_id in found.calls or each.call_id in writes:
@@ -154,7 +161,8 @@ class LedgerCommits:
                 outcomes.append(call)
         if changed := spending.writes():
             step = _step("reserve", list(writes)) if writes else f"refuse {group[0].call_id} {_version(found.spend)}"
-            reply = await memory.step(Commit(step=step, last=False, writes=(*changed, *writes.values())))
+            writing = (*changed, *writes.values())
+            reply = await memory.step(Commit(step=step, last=False, writes=writing, messages=spending.messages()))
             if reply.status == "stale":
                 ended = Denied(ErrorCode.ENDED, "a task that is still at the work that the token was made for")
                 return [ended if isinstance(each, ModelCallRecord) else each for each in outcomes]

@@ -1,25 +1,39 @@
 """The spending of a task or job and under the limits of its project, as calls are reserved one after another. Pure."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
-from counterpoint.client import put
+from counterpoint.client import put, send
 from counterpoint.manager.gateway.ledger import UNKNOWN, CallUsage, SoftLimitReached, SpendRecord
 from counterpoint.manager.gateway.limited_spending import LimitedSpending
 from counterpoint.proto.approvals import RefusedCall
 from counterpoint.proto.errors import Denied
-from counterpoint.proto.memory import Item, Write
+from counterpoint.proto.memory import Item, Outgoing, Write
+from counterpoint.proto.messages import utc_now
+from counterpoint.proto.tasks import TaskDue
 
 
 class Spending:
-    """Spending of the `scope`, a task or job, whose record is `item`, and under limits."""
+    """Spending of the `scope`, a task or job, whose record is `item`, and under limits. `principal`: whose tool makes
+    the calls, none for those of services."""
 
-    def __init__(self, scope: str, spend: SpendRecord, item: Item | None, limited: Sequence[LimitedSpending]) -> None:
+    def __init__(
+        self,
+        scope: str,
+        spend: SpendRecord,
+        item: Item | None,
+        limited: Sequence[LimitedSpending],
+        principal: str | None = None,
+        now: datetime | None = None,
+    ) -> None:
         self._scope = scope
         self._spend = spend
         self._item = item
         self._limits = [(limit, item) for limit, _, item in limited]
         self._spent = [spent for _, spent, _ in limited]
         self._of_task = spend.task_id is not None
+        self._principal = principal
+        self._now = now or utc_now()
         self._is_refused = self._is_reserved = False
 
     def reserve(self, estimate: CallUsage, *, deferrable: bool) -> None:
@@ -38,15 +52,26 @@ class Spending:
         except Denied:
             self._refuse(estimate)
             raise
-        self._spend, self._spent, self._is_reserved = reserved, after, True
+        reserved = reserved.model_copy(update={"tool_refused" if self._principal else "refused": None})
+        self._spend, self._spent, self._is_reserved, self._is_refused = reserved, after, True, False
 
     def _refuse(self, estimate: CallUsage) -> None:
         """Note the first call that a limit refused the task: a person may lift the limit."""
-        if self._of_task and self._spend.refused is None:
+        field = "tool_refused" if self._principal else "refused"
+        asks_again = self._principal and self._spend.ask_again_at and self._spend.ask_again_at <= self._now
+        if self._of_task and (getattr(self._spend, field) is None or asks_again):
             usd = None if estimate.usd == UNKNOWN else estimate.usd
-            refused = RefusedCall(usd=usd, tokens=estimate.tokens)
-            self._spend = self._spend.model_copy(update={"refused": refused})
+            refused = RefusedCall(usd=usd, tokens=estimate.tokens, principal=self._principal)
+            again = {"ask_again_at": None} if asks_again else {}
+            self._spend = self._spend.model_copy(update={field: refused, **again})
             self._is_refused = True
+
+    def messages(self) -> tuple[Outgoing, ...]:
+        """Return what the manager is told: that a limit refused a call of a tool. A result of the developer says so
+        itself."""
+        if not (self._is_refused and self._principal):
+            return ()
+        return (send(TaskDue(task_id=self._scope, timer="tool_refused")),)
 
     def writes(self) -> tuple[Write, ...]:
         """Return the records that have changed."""

@@ -17,7 +17,7 @@ from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.memory import TokenPurpose
 from counterpoint.proto.principals import Principal
 from counterpoint.proto.subjects import PROJECT_PATTERN, SHARED_PROJECT
-from counterpoint.proto.tasks import Budget
+from counterpoint.proto.tasks import Budget, TaskDue
 
 JOB = "job:"
 """Prefix of the message id of a gateway token for a job of memory's own, which has no message."""
@@ -131,10 +131,14 @@ def gateway_of_job(
 def gateway_of_editor(
     policy: Policy, project: str, task: str, principal: Principal, clearance: int, expires_at: datetime
 ) -> Grant:
-    """Return the grant of a gateway token for the tools of a principal that works on a task: see `EDITOR`."""
+    """Return the grant of a gateway token for the tools of a principal that works on a task: see `EDITOR`.
+
+    The gateway may tell the manager that a limit refused a call: no result of the developer does.
+    """
     message = f"{EDITOR}{principal.name} {task} {_created(principal)}"
     grant = _without_rights(principal.name, project, task, message, clearance, expires_at)
-    return _of_gateway(policy, grant, "model", clearance, expires_at)
+    made = _of_gateway(policy, grant, "model", clearance, expires_at)
+    return made.model_copy(update={"sends": frozenset({TaskDue.TYPE})})
 
 
 def _without_rights(

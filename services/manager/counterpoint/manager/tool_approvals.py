@@ -1,0 +1,110 @@
+"""Approvals of calls by tools of principals: a limit refused one, and a person may lift it (docs/approvals.md).
+
+The task goes on meanwhile: no result of it is held. The spending record of the task names the approval, so that many
+refused calls ask once.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from counterpoint.client import Memory, put, record
+from counterpoint.guard.policy import ApprovalPolicy
+from counterpoint.manager.approvals import requested
+from counterpoint.manager.gateway.ledger import SpendRecord
+from counterpoint.manager.gateway.lifts import lifts_for
+from counterpoint.manager.spend_lifts import lifted, read_counted
+from counterpoint.manager.task_history import TaskHistory
+from counterpoint.manager.task_update import ReasoningStep, TaskUpdate, without_effect
+from counterpoint.proto.approvals import (
+    STORE,
+    Approval,
+    ApprovalDecided,
+    Lift,
+    RefusedCall,
+    artifact_sha256,
+    lifts_as_text,
+)
+from counterpoint.proto.memory import Write
+from counterpoint.proto.tasks import Task
+
+Decision = tuple[TaskUpdate, tuple[Write, ...]]
+
+
+async def on_tool_refused(memory: Memory, history: TaskHistory, policy: ApprovalPolicy) -> Decision:
+    """Ask a person to lift the limits that refused a call of a tool, unless that was asked already."""
+    task, spend = history.task, history.spend
+    refused = spend.tool_refused
+    if history.workflow_state.ended or refused is None or refused.principal is None:
+        return without_effect(history, "a refused call of a tool"), ()
+    if spend.ask_again_at is not None and memory.now < spend.ask_again_at:
+        return without_effect(history, f"a refused call: approval {spend.tool_approval} asks about one"), ()
+    if policy.act("spend", task.autonomy, task.project) != "ask":
+        return without_effect(history, f"a refused call of a tool: {task.autonomy} tasks ask for no lift"), ()
+    lifts = lifts_for(refused, await read_counted(memory, task, refused.principal))
+    if not lifts:
+        return without_effect(history, "a refused call of a tool that no lift would cover"), ()
+    approval = _approval(memory, task, refused, lifts, policy)
+    asked = {"tool_approval": approval.approval_id, "ask_again_at": approval.expires_at}
+    update = TaskUpdate(
+        steps=(ReasoningStep("approval", f"{approval.summary}; a person may lift the limit"),),
+        decision="ask for approval: spend",
+        messages=(requested(approval),),
+        approvals=(approval,),
+    )
+    return update, (put("spend", task.task_id, spend.model_copy(update=asked), existing=history.spend_item),)
+
+
+async def on_tool_decided(memory: Memory, history: TaskHistory, message: ApprovalDecided) -> Decision | None:
+    """Lift the limits that a person approved to lift for a tool. None for an approval of another act, or after the end
+    of the task.
+
+    A limit that has changed since it was shown is not lifted, and the next refused call asks again.
+    """
+    if history.workflow_state.ended or history.spend.tool_approval != message.approval_id:
+        return None
+    item = await memory.get(STORE, message.approval_id)
+    approval = record(item, Approval) if item else None
+    if item is None or approval is None or approval.state != "approved" or not approval.is_intact:
+        return without_effect(history, f"a decision on approval {message.approval_id} by {message.by}"), ()
+    principal = approval.refused.principal if approval.refused else None
+    counted = await read_counted(memory, history.task, principal or "")
+    lifting = lifted(counted, approval.lifts)
+    after = approval.applied() if lifting else approval.abandoned("a limit has changed since it was shown")
+    update = _noted(after, principal)
+    return update, (put(STORE, after.approval_id, after, existing=item), *_asked_no_more(history, lifting))
+
+
+def _asked_no_more(history: TaskHistory, writes: Sequence[Write]) -> tuple[Write, ...]:
+    """Return writes that lift limits, with the spending record of the task after the decision."""
+    task_id, item = history.task.task_id, history.spend_item
+    own = next((write for write in writes if write.id == task_id), None)
+    spend = history.spend if own is None else SpendRecord.model_validate(own.body)
+    after = spend.model_copy(update={"tool_refused": None, "tool_approval": None, "ask_again_at": None})
+    return (*(write for write in writes if write is not own), put("spend", task_id, after, existing=item))
+
+
+def _noted(approval: Approval, principal: str | None) -> TaskUpdate:
+    said = f"{approval.decided_by} lifted limits for the tools of {principal}"
+    if approval.state != "applied":
+        said = f"approval {approval.approval_id} does not apply: {approval.reason}"
+    return TaskUpdate(steps=(ReasoningStep("approval", said),), decision=f"approval {approval.state}: spend")
+
+
+def _approval(
+    memory: Memory, task: Task, refused: RefusedCall, lifts: tuple[Lift, ...], policy: ApprovalPolicy
+) -> Approval:
+    artifact = lifts_as_text(lifts)
+    return Approval(
+        approval_id=memory.id("approval"),
+        project=task.project,
+        task_id=task.task_id,
+        category="spend",
+        autonomy=task.autonomy,
+        summary=f"a limit refused a call of a tool of {refused.principal} ({task.autonomy})",
+        artifact=artifact,
+        artifact_sha256=artifact_sha256(artifact),
+        requested_at=memory.now,
+        expires_at=memory.now + timedelta(seconds=policy.expires_s),
+        lifts=lifts,
+        refused=refused,
+    )
