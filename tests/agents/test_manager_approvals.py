@@ -512,6 +512,18 @@ def test_a_task_whose_approval_has_no_record_any_more_does_not_wait_for_ever(spe
     assert "the approval is gone" in task.escalation.needs[0].what
 
 
+def test_a_text_that_is_not_the_one_that_was_hashed_is_never_offered() -> None:
+    """Should the record of a decision be altered past the router, the manager takes it for a rejection."""
+    house = proposed()
+    altered = pending(house).model_copy(
+        update={"artifact": "drop the table", "state": "approved", "decided_by": "ana", "decided_at": house.now}
+    )
+    house.put("approvals", altered.approval_id, altered.model_dump(mode="json", exclude_none=True), author="router")
+    tell(house, altered)
+    assert "TaskProposed" not in house.names()
+    assert house.last(TaskEscalated).code == "not_approved"
+
+
 class TestWeb:
     QUERY = "What is the latest version of Airflow?"
 
