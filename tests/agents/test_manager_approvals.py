@@ -554,6 +554,16 @@ class TestWeb:
         house.developer("stopped", code="insufficient_evidence", wanted_search="another question")
         assert pending(house).artifact == "Search the web for:\nanother question"
 
+    def test_words_other_than_those_approved_are_not_permitted(self) -> None:
+        house = self.wants()
+        other = f"Search the web for:\nthe password of {PROJECT}"
+        altered = {"artifact": other, "artifact_sha256": artifact_sha256(other), "state": "approved"}
+        made = pending(house).model_copy(update=altered | {"decided_by": "ana", "decided_at": house.now})
+        house.put("approvals", made.approval_id, made.model_dump(mode="json", exclude_none=True), author="router")
+        tell(house, made)
+        assert house.last(TaskEscalated).code == "insufficient_evidence"
+        assert house.task().permitted_search is None
+
     def test_without_an_approval_the_task_goes_on_without_the_search(self) -> None:
         house = self.wants()
         decide(house, "rejected")
