@@ -361,6 +361,23 @@ class TestBudgets:
         with pytest.raises(Denied, match="budget"):
             await generated(asking, working, "l", max_tokens=250)
 
+    async def test_a_price_that_rises_during_a_call_is_paid_once_and_ends_the_budget(
+        self, asking: Gateway, door: Door, outside: World, project: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        working = developer(door, await delegated(door.house, project, "t-1", usd="0.001"))
+        under_way = await begun(outside, generated(asking, working, "k", max_tokens=100))
+        price = ModelProvider._price
+        monkeypatch.setattr(ModelProvider, "_price", lambda *given: price(*given) * 1000)
+        outside.hold.set()
+        cost = 1000 * (Decimal("0.00000015") * 20 + Decimal("0.0000006") * 5)
+        assert (await under_way).usage.cost_usd == cost
+        assert (await generated(asking, working, "k", max_tokens=100)).usage.cost_usd == cost
+        with pytest.raises(Denied, match="budget"):
+            await generated(asking, working, "l", max_tokens=100)
+        total = await spend(door.house, project)
+        assert (Decimal(total["spent_usd"]), Decimal(total["reserved_usd"]), total["calls"]) == (cost, 0, 1)
+        assert len(outside.seen) == 1
+
     async def test_dollars_do_not_pay_for_what_has_no_price(
         self, listening: tuple[str, ModelGateway], door: Door, outside: World, project: str
     ) -> None:

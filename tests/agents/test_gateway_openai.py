@@ -112,6 +112,21 @@ class TestStreams:
         assert whole.choices[0].message.content == text_of(chunks)
         assert len(outside.seen) == 1
 
+    async def test_a_budget_that_ends_in_the_middle_of_a_stream_ends_the_next_call(
+        self, url: str, door: Door, outside: World, project: str
+    ) -> None:
+        working = developer(door, await delegated(door.house, project, "t-1", tokens=300))
+        outside.output_tokens = 5_000
+        async with AsyncOpenAI(
+            base_url=f"{url}/v1", api_key=await working.gateway_token("model"), max_retries=0
+        ) as client:
+            assert text_of(await streamed(client, max_tokens=50)) == outside.text.replace(" ", "")
+            with pytest.raises(APIError, match="budget"):
+                await streamed(client, "l", max_tokens=50)
+        spent = await door.house.body(project, "spend", "t-1") or {}
+        assert (spent["spent_tokens"], spent["reserved_tokens"], spent["calls"]) == (5_020, 0, 1)
+        assert len(outside.seen) == 1
+
     @pytest.mark.parametrize("cut", [0, 2])
     async def test_a_stream_that_is_cut_off_is_of_unknown_outcome_and_counted(
         self, openai: AsyncOpenAI, outside: World, house: House, memory: Memory, cut: int

@@ -12,10 +12,11 @@ from agents.test_developer_stories import EXAMPLES
 from counterpoint.developer.evidence.calibration import load_calibration
 from counterpoint.developer.evidence.gather import Evidence, gather
 from counterpoint.developer.handlers import handle_delegated
+from counterpoint.developer.policies import lanes
 from counterpoint.developer.policies.assessment import Assessment
 from counterpoint.developer.policies.parts import question_parts
 from counterpoint.developer.policies.prohibitions import contradiction, forbidden_act
-from counterpoint.developer.policies.results import AnswerResult, Conclusion
+from counterpoint.developer.policies.results import AnswerResult, Conclusion, StopResult
 from counterpoint.developer.policies.review import review
 from counterpoint.proto.decisions import Confidence, DecisionMade
 from counterpoint.proto.findings import Citation, Findings, Objection
@@ -184,6 +185,15 @@ async def test_without_another_act_a_forbidden_one_is_not_proposed() -> None:
     assert second.outcome == "stopped"
     assert RESTART not in (second.text or "")
     assert f"an act was left out: {first.objections[0].reason}" in second.findings.caveats
+
+
+@pytest.mark.parametrize("forbidden", [True, False])
+async def test_a_stop_offers_no_act_that_a_constraint_forbids(forbidden: bool) -> None:
+    message = delegated(constraints=FORBIDDEN if forbidden else ())
+    evidence = await gather(shelf_with(RESTART).delivered("message", HERE), message, load_calibration())
+    stop = lanes._low_confidence(message, evidence, Assessment(Confidence(score=0.3, band="low"), None, None, "-"))
+    assert isinstance(stop, StopResult)
+    assert (RESTART in (stop.text or "")) is not forbidden
 
 
 @pytest.mark.parametrize("purpose", ["work", "reassess"])

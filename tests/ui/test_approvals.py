@@ -186,6 +186,8 @@ async def test_a_deputy_decides_in_the_place_of_who_has_delegated(front: Running
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
+        ({"to": "b\0n"}, "to"),
+        ({"to": ""}, "to"),
         ({"to": "nobody"}, "is not an active person with the role read"),
         ({"to": "bot"}, "is not an active person with the role read"),
         ({"to": "submitter"}, "is not an active person with the role read"),

@@ -17,7 +17,7 @@ LONGEST = timedelta(days=90)
 class NewDelegation(Shape):
     """Let the person `to` decide approvals of the project in the place of the caller, until `until`."""
 
-    to: str = Field(min_length=1, max_length=63)
+    to: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$")
     until: Time
 
 

@@ -6,6 +6,7 @@ All services are real except the developer, whose deliveries this process takes,
 import asyncio
 import tempfile
 import time
+from datetime import datetime
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -18,16 +19,21 @@ from counterpoint.bench.report import BenchReport, Measurement, exit_on_sigterm,
 from counterpoint.bench.synthetic_incidents import synthetic_incidents
 from counterpoint.cli.demo.provider import simulated_provider, variables
 from counterpoint.client import Memory
+from counterpoint.developer.agent.context import LINE_CHARS, line_readings
 from counterpoint.developer.evidence.calibration import load_calibration
 from counterpoint.developer.evidence.gather import gather
 from counterpoint.developer.policies.lanes import conclude
 from counterpoint.developer.policies.review import review
 from counterpoint.local.stack import Stack
+from counterpoint.proto.memory import Item
+from counterpoint.proto.messages import utc_now
 from counterpoint.proto.signature import signature
 from counterpoint.proto.tasks import TaskDelegated
 from counterpoint.router.intake.lanes import routing
 
 IDLE_S = 2.0
+ACTIONS, CONTEXTS = 1_000, 50
+"""Actions of a long line, and contexts that are built of it."""
 INCIDENTS, FAILURES, REPEATS = 200, 30, 5
 """Past incidents in memory, failures that are decided, and decisions of each."""
 
@@ -56,6 +62,36 @@ async def measure_deciding(of: DeveloperStack, report: BenchReport) -> None:
     report.measures.append(Measurement(name, "ms", (p50(spent),), 2.0))
 
 
+def measure_context(report: BenchReport) -> None:
+    """Measure the processor time of the context of a long line: its newest actions within the limit, none cut."""
+    now, spent = utc_now(), list[float]()
+    items = [_action(number, now) for number in range(ACTIONS)]
+    for _ in range(CONTEXTS):
+        began = time.process_time()
+        readings = line_readings(items)
+        spent.append((time.process_time() - began) * 1000)
+        kept = sum(len(reading.hit.text) for reading in readings)
+        assert 0 < kept <= LINE_CHARS, "a context is within its limit"
+    name = f"context of a line of {ACTIONS:,} actions within 8,000 tokens, processor time, p50"
+    report.measures.append(Measurement(name, "ms", (p50(spent),), 5.0))
+
+
+def _action(number: int, now: datetime) -> Item:
+    body = {
+        "action_id": f"a-{number}",
+        "task_id": "t",
+        "agent": "developer",
+        "kind": "assess",
+        "reasoning": f"step {number}: " + "the disk of the export is full, so the folder of old files is read; " * 3,
+        "result": "go on",
+        "at": now.isoformat(),
+    }
+    return Item(
+        store="actions", id=f"a-{number}", project="p", version=1, body=body, author="developer", label=1, integrity=1,
+        seq=number, at=now,
+    )  # fmt: skip
+
+
 async def measure_manager(folder: Path, report: BenchReport, name: str, target: float) -> None:
     """Measure the memory of an idle manager, without a model or with the one that is configured."""
     stack = Stack(folder, http_port=0)
@@ -71,6 +107,7 @@ async def measure_manager(folder: Path, report: BenchReport, name: str, target: 
 async def run(folder: Path) -> BenchReport:
     """Run the benchmark on temporary stacks."""
     report = BenchReport("agents")
+    measure_context(report)
     progress("manager without a model")
     await measure_manager(folder / "bare", report, "proportional set size of the manager without a model", 120)
     with simulated_provider("It was the disk.") as provider, variables(provider.environment()):

@@ -60,7 +60,8 @@ class ApprovalDesk:
         if approval.category == "spend":
             return await self._lift(memory, history, approval)
         if approval.category == "web":
-            return approvals.permit_search(history, approval, memory.now), ()
+            permitted = approvals.permit_search(history, approval, memory.now)
+            return permitted or self._not_approved(memory, history, approval), ()
         return approvals.release(history, approval, memory.now), ()
 
     async def on_tool_refused(self, memory: Memory, history: TaskHistory) -> Decision:

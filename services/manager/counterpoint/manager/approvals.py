@@ -164,12 +164,12 @@ def lift(history: TaskHistory, now: datetime, *, applied: bool) -> TaskUpdate:
     )
 
 
-def permit_search(history: TaskHistory, approval: Approval, now: datetime) -> TaskUpdate:
-    """Send the task back to work with a permitted search: exactly the words that were approved."""
+def permit_search(history: TaskHistory, approval: Approval, now: datetime) -> TaskUpdate | None:
+    """Send the task back to work with a permitted search; None if the words are not those that were approved."""
     row = transition(history.workflow_state, WorkflowEvent.LIFTED)
     query = TaskWorked.model_validate(approval.held).wanted_search
     if row is None or query is None or search_as_text(query) != approval.artifact:
-        return without_effect(history, "an approval")
+        return None
     reason, number = decided_reason(history), history.next_attempt
     return TaskUpdate(
         steps=(ReasoningStep("resume", f"{reason}; attempt {number} goes to the developer"),),

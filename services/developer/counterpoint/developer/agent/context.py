@@ -43,7 +43,7 @@ async def read_context(memory: Memory, message: TaskDelegated, known: Iterable[E
         *([HybridSearch(store="planner_memory", text=text, k=PLANS)] if message.lane in PLANNED else []),
     )
     return (
-        *_line_readings(item for item in line.items if datetime.fromisoformat(item.body["at"]) < memory.now),
+        *line_readings(item for item in line.items if datetime.fromisoformat(item.body["at"]) < memory.now),
         *(record_reading("session", item, record(item, SessionSummary).summary) for item in compacted.items),
         *(await _session_readings(memory, message, session.items, known)),
         *_review_readings(memory, message, reviews.items),
@@ -57,7 +57,7 @@ def earlier_attempt(item: Item, attempt: Attempt, known: Iterable[EarlierAttempt
     return next((one for one in known if one.item.id == item.id), unlike)
 
 
-def _line_readings(newest_first: Iterable[Item]) -> tuple[Reading, ...]:
+def line_readings(newest_first: Iterable[Item]) -> tuple[Reading, ...]:
     """Return the newest actions within the limit. The first that exceeds it ends the line: later reasoning without the
     earlier is understandable, a line with gaps is not."""
     readings: list[Reading] = []
