@@ -17,6 +17,7 @@ from counterpoint.developer.excerpts.sections import Section, sections
 from counterpoint.developer.excerpts.selection import LACKING_MAX, LIMIT, select
 from counterpoint.developer.excerpts.summaries import LIMIT_CHARS, summary_of
 from counterpoint.developer.excerpts.units import BODY, units
+from counterpoint.developer.language.codes import common_codes
 from counterpoint.developer.language.german import english, english_words, is_german
 from counterpoint.developer.language.question_terms import QuestionTerms, question_terms
 from counterpoint.developer.policies.procedures import procedures
@@ -344,6 +345,57 @@ def test_table_of_owners_is_no_part_of_a_procedure() -> None:
 def test_code_is_not_found_inside_another() -> None:
     failure = "The loader stops\nloader exited with exit code 7"
     assert all(each.code is None for each in procedures(failure, found(failure, ("exits.rst", EXITS), cosine=0.2)))
+
+
+PLUGINS = """# Trino catalog
+
+## Table is locked
+
+`TrinoTaskException` with the words "lock is held": release the lease.
+
+1. Release the lease of the table.
+
+## Table is gone
+
+A `TrinoTaskException` that says "no such table": run the sync.
+
+1. Run the sync.
+
+## Splits are lost
+
+With `TrinoTaskException` and `SplitLostFault` one worker has left.
+
+1. Start the worker again.
+"""
+
+
+def test_class_that_many_sections_name_is_no_exact_name_and_the_rarest_is() -> None:
+    only = "TrinoTaskException: the coordinator took too long"
+    assert {each.code for each in procedures(only, found(only, ("trino.md", PLUGINS), cosine=0.2))} == {None}
+    both = "TrinoTaskException: task 7 has failed, caused by SplitLostFault"
+    best, *_ = procedures(both, found(both, ("trino.md", PLUGINS), cosine=0.2))
+    assert best.code == "splitlostfault"
+    assert "Start the worker" in best.text
+
+
+def test_wrapper_is_no_exact_name() -> None:
+    page = "# Joins\n\nOnce a join ended with SparkException.\n\n1. Raise the shuffle partitions.\n"
+    failure = "SparkException: the volume of invoices is read only"
+    best, *_ = procedures(failure, found(failure, ("joins.md", page), cosine=0.2))
+    assert (best.code, best.likely) == (None, False)
+
+
+def test_class_with_several_fixes_of_several_errors_distinguishes_nothing() -> None:
+    page = "# Joins\n\nOnce a join ended with KontorJobException.\n\n1. Raise the shuffle partitions.\n"
+    errors = ("the volume is full", "the key is expired", "the peer has left")
+    fixes = [(f"KontorJobException: {error}", f"Mend it: {error}") for error in errors]
+    assert common_codes(fixes) == {"kontorjobexception"}
+    assert common_codes(fixes[:2]) == common_codes([(fixes[0][0], fix) for _, fix in fixes]) == frozenset()
+    failure = "KontorJobException: the queue is sealed"
+    (known,) = procedures(failure, found(failure, ("joins.md", page), cosine=0.2))
+    (common,) = procedures(failure, found(failure, ("joins.md", page), cosine=0.2), common=common_codes(fixes))
+    assert (known.code, known.likely) == ("kontorjobexception", True)
+    assert (common.code, common.likely) == (None, False)
 
 
 def test_untrusted_sections_are_no_procedures() -> None:
