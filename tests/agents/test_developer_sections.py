@@ -18,7 +18,7 @@ from counterpoint.developer.excerpts.selection import LACKING_MAX, LIMIT, select
 from counterpoint.developer.excerpts.summaries import LIMIT_CHARS, summary_of
 from counterpoint.developer.excerpts.units import BODY, units
 from counterpoint.developer.language.codes import common_codes
-from counterpoint.developer.language.german import english, english_words, is_german
+from counterpoint.developer.language.german import english, english_words, is_german, separated_verbs
 from counterpoint.developer.language.question_terms import QuestionTerms, question_terms
 from counterpoint.developer.policies.procedures import procedures
 from counterpoint.memory.ingest.chunk import chunk, detect
@@ -103,6 +103,32 @@ def answered(question: str, *texts: tuple[str, str]) -> str:
 def test_prohibition_about_the_thing_asked_is_in_the_answer() -> None:
     text = answered("Is it OK to drop the replication slot?")
     assert "Never drop the slot while its replica is down" in text
+
+
+CONNECTORS = """# Kafka Connect
+
+## Task of the sink is FAILED
+
+1. Read the trace of the task with `connectctl trace sink`.
+2. Restart the task of the sink connector.
+
+Never delete the sink connector: two days of orders are loaded twice.
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "ahead"),
+    [
+        ("Can I delete the sink connector?", "Never delete the sink connector"),
+        ("How do I restart the task of the sink connector?", "1. Read the trace"),
+        ("May I read the trace of the task of the sink?", "1. Read the trace"),
+    ],
+)
+def test_prohibition_of_what_is_asked_for_comes_first(question: str, ahead: str) -> None:
+    text = answered(question, ("connect.md", CONNECTORS))
+    assert text.startswith(ahead)
+    assert text.count("Never delete") == 1
+    assert text.index("1. Read") < text.index("2. Restart")
 
 
 def test_procedure_comes_whole_in_order_with_its_warning() -> None:
@@ -396,6 +422,29 @@ def test_class_with_several_fixes_of_several_errors_distinguishes_nothing() -> N
     (common,) = procedures(failure, found(failure, ("joins.md", page), cosine=0.2), common=common_codes(fixes))
     assert (known.code, known.likely) == ("kontorjobexception", True)
     assert (common.code, common.likely) == (None, False)
+
+
+KEEPING = """# Suche
+
+## Aufbewahrung
+
+Die Suchprotokolle werden 45 Tage aufbewahrt.
+
+## Platten
+
+Die Platten der Knoten werden nachts geprüft.
+"""
+
+
+def test_german_verb_is_recognised_although_its_prefix_ends_the_clause() -> None:
+    question = "Wie lange bewahren wir Suchprotokolle auf?"
+    terms = question_terms(question, [])
+    assert terms.words_in("Die Suchprotokolle werden 45 Tage aufbewahrt.") >= {"aufbewahr", "suchprotokoll"}
+    assert "keep" in (english(question) or "")
+    assert separated_verbs("Wer schaltet die Knoten ab, und wann?") == {"schaltet": "abschalten"}
+    assert separated_verbs("Die Knoten stehen auf dem Tisch. Wo geht es zu?") == {}
+    text = answered(question, ("suche.md", KEEPING))
+    assert text.startswith("Die Suchprotokolle werden 45 Tage aufbewahrt.")
 
 
 def test_untrusted_sections_are_no_procedures() -> None:

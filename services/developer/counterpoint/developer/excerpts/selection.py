@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from counterpoint.developer.excerpts.citations import attributed_text, quotes_text
-from counterpoint.developer.excerpts.excerpt import HALF, Excerpt, excerpt, row_subject
+from counterpoint.developer.excerpts.excerpt import HALF, Excerpt, excerpt, row_subject, with_prohibition_ahead
 from counterpoint.developer.excerpts.likelihood import likelihood_model
 from counterpoint.developer.excerpts.relevance import Grade, Hit
 from counterpoint.developer.excerpts.sections import Section, mostly_documents, sections
@@ -116,7 +116,11 @@ def _candidate(
 
 
 def choose_excerpts(
-    terms: QuestionTerms, ranked: Sequence[SectionCandidate], render: Callable[[Sequence[Citation]], str] = quotes_text
+    terms: QuestionTerms,
+    ranked: Sequence[SectionCandidate],
+    render: Callable[[Sequence[Citation]], str] = quotes_text,
+    *,
+    prohibition_first: bool = False,
 ) -> tuple[Excerpt, ...]:
     """Return the excerpts of an answer: of the best section, and if they fit of the next ones that are nearly as good.
 
@@ -124,7 +128,8 @@ def choose_excerpts(
     """
     room = LIMIT
     for _ in range(TRIES):
-        taken = _taken_excerpts(terms, ranked, room)
+        first, *rest = _taken_excerpts(terms, ranked, room)
+        taken = (with_prohibition_ahead(terms, first) if prohibition_first else first, *rest)
         over = len(render([citation for each in taken for citation in each.citations])) - LIMIT
         if over <= 0:
             return taken
@@ -260,4 +265,5 @@ def select(
         ranked = tuple(sorted(ranked, key=lambda one: -(one.worth + STEPS * one.instructs)))
     if not ranked:
         return None
-    return Selection(sought, ranked, choose_excerpts(sought, ranked, attributed_text if failure else quotes_text))
+    render = attributed_text if failure else quotes_text
+    return Selection(sought, ranked, choose_excerpts(sought, ranked, render, prohibition_first=not failure))

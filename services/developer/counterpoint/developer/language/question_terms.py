@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from counterpoint.developer.language.codes import codes_of
-from counterpoint.developer.language.german import english, english_words, is_german, restarts, stem, stop_word
+from counterpoint.developer.language.german import (
+    english,
+    english_words,
+    is_german,
+    restarts,
+    separated_verbs,
+    stem,
+    stop_word,
+)
 from counterpoint.developer.language.kinds import FOCUS, OURS, PERMISSION, Kind, kind_of
 from counterpoint.developer.language.words import content_words
 
@@ -85,10 +93,12 @@ def question_terms(
     """
     synonyms = {stem: frozenset({stem}) for stem in content_words(question)}
     if is_german(question):
+        verbs = separated_verbs(question)
+        words = [verbs.get(word, word) for word in _WORD.findall(question.lower()) if not stop_word(word)]
         synonyms = {
             german: frozenset({german, *content_words(word), *content_words(" ".join(english_words(word)))})
-            for word in _WORD.findall(question.lower())
-            if not stop_word(word) and (german := stem(word)) and content_words(word)
+            for word in words
+            if (german := stem(word)) and content_words(word)
         } | {form: frozenset({form}) for word in _JOINED.findall(question) for form in content_words(word)}
         if restarts(question):
             synonyms["restart"] = frozenset({"restart"})
