@@ -39,6 +39,22 @@ async def test_a_page_that_is_not_likely_to_answer_does_not_open_the_gate() -> N
     assert (made.outcome, made.code) == ("stopped", "low_confidence")
 
 
+async def test_a_class_that_memory_knows_of_several_fixes_does_not_open_the_gate() -> None:
+    page = "# Joins\n\nOnce a join ended with KontorJobException.\n\n1. Raise the shuffle partitions.\n"
+    failure = {"description": "The nightly feed stops", "error_message": "KontorJobException: the queue is sealed"}
+    outcomes = []
+    for fixes in ((), ("the volume is full", "the key is expired", "the peer has left")):
+        shelf = Shelf()
+        shelf.ingest("joins.md", page)
+        for n, error in enumerate(fixes):
+            body = tried(f"Mend it: {error}", task=f"other-{n}", by_kind="person").body
+            body |= {"error_message": f"KontorJobException: {error}", "outcome": "succeeded", "evidence": "reported"}
+            shelf.put("attempts", f"attempt-{n}", body)
+        made = await worked(shelf, **failure)
+        outcomes.append("Raise the shuffle partitions" in (made.text or ""))
+    assert outcomes == [True, False]
+
+
 async def test_a_stop_for_lack_of_confidence_shows_its_best_offer() -> None:
     shelf = Shelf()
     body = tried("Move the export.", digest=signature(BARE).digest, job=JOB, by_kind="agent").body

@@ -10,28 +10,8 @@ _WORD = re.compile(r"[a-zäöüß]+")
 _STEMMER = Stemmer.Stemmer("german")
 _RESTART = re.compile(r"\b(?:neu|wieder|erneut)\W+(?:zu)?(?:ge)?start\w*|\bstart\w+\b[^.?!]*\bneu\b", re.IGNORECASE)
 """The separable verb "neu starten"."""
-_PREFIXES = frozenset(
-    [
-        "ab",
-        "an",
-        "auf",
-        "aus",
-        "ein",
-        "fest",
-        "frei",
-        "her",
-        "hin",
-        "hoch",
-        "los",
-        "nach",
-        "um",
-        "vor",
-        "weg",
-        "weiter",
-        "zu",
-        "zurück",
-    ]
-)
+_PREFIXES = frozenset(("ab", "an", "auf", "aus", "ein", "fest", "frei", "her", "hin", "hoch", "los", "nach", "um",
+                       "vor", "weg", "weiter", "zu", "zurück"))  # fmt: skip
 """Prefixes of separable verbs, which end the clause ("bewahren wir ... auf")."""
 _CLAUSE_END = re.compile(r"[.,;:?!\n]")
 _VERB_ENDING = re.compile(r"(?:est|et|st|en|e|t)$")
