@@ -6,6 +6,7 @@ from agents.developer_memory import Shelf
 from agents.test_developer_attempts import JOB, tried
 from agents.test_developer_sections import EXITS
 
+from counterpoint.developer.evidence.failure import Failure, differences
 from counterpoint.developer.handlers import handle_delegated
 from counterpoint.proto.signature import signature
 from counterpoint.proto.tasks import SubmitTask, TaskDelegated, TaskWorked
@@ -37,6 +38,36 @@ async def test_a_page_that_is_not_likely_to_answer_does_not_open_the_gate() -> N
     shelf.ingest("exits.rst", EXITS)
     made = await worked(shelf, **(EXIT | {"error_message": "process exited with exit code 9"}))
     assert (made.outcome, made.code) == ("stopped", "low_confidence")
+
+
+async def test_a_class_that_memory_knows_of_several_fixes_does_not_open_the_gate() -> None:
+    page = "# Joins\n\nOnce a join ended with KontorJobException.\n\n1. Raise the shuffle partitions.\n"
+    failure = {"description": "The nightly feed stops", "error_message": "KontorJobException: the queue is sealed"}
+    outcomes = []
+    for fixes in ((), ("the volume is full", "the key is expired", "the peer has left")):
+        shelf = Shelf()
+        shelf.ingest("joins.md", page)
+        for n, error in enumerate(fixes):
+            body = tried(f"Mend it: {error}", task=f"other-{n}", by_kind="person").body
+            body |= {"error_message": f"KontorJobException: {error}", "outcome": "succeeded", "evidence": "reported"}
+            shelf.put("attempts", f"attempt-{n}", body)
+        made = await worked(shelf, **failure)
+        outcomes.append("Raise the shuffle partitions" in (made.text or ""))
+    assert outcomes == [True, False]
+
+
+async def test_of_the_same_message_the_values_that_differ_are_named_and_no_objection_is_raised() -> None:
+    then, now = (f"SinkError: channel CH_{n} is invalidated at offset {n}4211, {'x' * 250}" for n in (17, 3))
+    shelf = Shelf()
+    body = tried("Recreate the channel.", digest=signature(then).digest, job=JOB, by_kind="person").body
+    shelf.put("attempts", "a", body | {"error_message": then}, integrity=2)
+    made = await worked(shelf, description="Another", error_message=now, target={"job": JOB.model_dump()})
+    assert made.outcome == "proposed"
+    assert "- values in the error then: 174211, CH_17; now: 34211, CH_3" in (made.text or "")
+    assert made.objections == ()
+    other = "SinkError: no grant on the stage " + "y" * 250
+    first, second = (Failure("t", error, signature(error)) for error in (then, other))
+    assert differences(first, second) == (f"error then: {then[:199]}…; now: {other[:199]}…",)
 
 
 async def test_a_stop_for_lack_of_confidence_shows_its_best_offer() -> None:

@@ -17,7 +17,8 @@ from counterpoint.developer.excerpts.sections import Section, sections
 from counterpoint.developer.excerpts.selection import LACKING_MAX, LIMIT, select
 from counterpoint.developer.excerpts.summaries import LIMIT_CHARS, summary_of
 from counterpoint.developer.excerpts.units import BODY, units
-from counterpoint.developer.language.german import english, english_words, is_german
+from counterpoint.developer.language.codes import common_codes
+from counterpoint.developer.language.german import english, english_words, is_german, separated_verbs
 from counterpoint.developer.language.question_terms import QuestionTerms, question_terms
 from counterpoint.developer.policies.procedures import procedures
 from counterpoint.memory.ingest.chunk import chunk, detect
@@ -102,6 +103,32 @@ def answered(question: str, *texts: tuple[str, str]) -> str:
 def test_prohibition_about_the_thing_asked_is_in_the_answer() -> None:
     text = answered("Is it OK to drop the replication slot?")
     assert "Never drop the slot while its replica is down" in text
+
+
+CONNECTORS = """# Kafka Connect
+
+## Task of the sink is FAILED
+
+1. Read the trace of the task with `connectctl trace sink`.
+2. Restart the task of the sink connector.
+
+Never delete the sink connector: two days of orders are loaded twice.
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "ahead"),
+    [
+        ("Can I delete the sink connector?", "Never delete the sink connector"),
+        ("How do I restart the task of the sink connector?", "1. Read the trace"),
+        ("May I read the trace of the task of the sink?", "1. Read the trace"),
+    ],
+)
+def test_prohibition_of_what_is_asked_for_comes_first(question: str, ahead: str) -> None:
+    text = answered(question, ("connect.md", CONNECTORS))
+    assert text.startswith(ahead)
+    assert text.count("Never delete") == 1
+    assert text.index("1. Read") < text.index("2. Restart")
 
 
 def test_procedure_comes_whole_in_order_with_its_warning() -> None:
@@ -344,6 +371,80 @@ def test_table_of_owners_is_no_part_of_a_procedure() -> None:
 def test_code_is_not_found_inside_another() -> None:
     failure = "The loader stops\nloader exited with exit code 7"
     assert all(each.code is None for each in procedures(failure, found(failure, ("exits.rst", EXITS), cosine=0.2)))
+
+
+PLUGINS = """# Trino catalog
+
+## Table is locked
+
+`TrinoTaskException` with the words "lock is held": release the lease.
+
+1. Release the lease of the table.
+
+## Table is gone
+
+A `TrinoTaskException` that says "no such table": run the sync.
+
+1. Run the sync.
+
+## Splits are lost
+
+With `TrinoTaskException` and `SplitLostFault` one worker has left.
+
+1. Start the worker again.
+"""
+
+
+def test_class_that_many_sections_name_is_no_exact_name_and_the_rarest_is() -> None:
+    only = "TrinoTaskException: the coordinator took too long"
+    assert {each.code for each in procedures(only, found(only, ("trino.md", PLUGINS), cosine=0.2))} == {None}
+    both = "TrinoTaskException: task 7 has failed, caused by SplitLostFault"
+    best, *_ = procedures(both, found(both, ("trino.md", PLUGINS), cosine=0.2))
+    assert best.code == "splitlostfault"
+    assert "Start the worker" in best.text
+
+
+def test_wrapper_is_no_exact_name() -> None:
+    page = "# Joins\n\nOnce a join ended with SparkException.\n\n1. Raise the shuffle partitions.\n"
+    failure = "SparkException: the volume of invoices is read only"
+    best, *_ = procedures(failure, found(failure, ("joins.md", page), cosine=0.2))
+    assert (best.code, best.likely) == (None, False)
+
+
+def test_class_with_several_fixes_of_several_errors_distinguishes_nothing() -> None:
+    page = "# Joins\n\nOnce a join ended with KontorJobException.\n\n1. Raise the shuffle partitions.\n"
+    errors = ("the volume is full", "the key is expired", "the peer has left")
+    fixes = [(f"KontorJobException: {error}", f"Mend it: {error}") for error in errors]
+    assert common_codes(fixes) == {"kontorjobexception"}
+    assert common_codes(fixes[:2]) == common_codes([(fixes[0][0], fix) for _, fix in fixes]) == frozenset()
+    failure = "KontorJobException: the queue is sealed"
+    (known,) = procedures(failure, found(failure, ("joins.md", page), cosine=0.2))
+    (common,) = procedures(failure, found(failure, ("joins.md", page), cosine=0.2), common=common_codes(fixes))
+    assert (known.code, known.likely) == ("kontorjobexception", True)
+    assert (common.code, common.likely) == (None, False)
+
+
+KEEPING = """# Suche
+
+## Aufbewahrung
+
+Die Suchprotokolle werden 45 Tage aufbewahrt.
+
+## Platten
+
+Die Platten der Knoten werden nachts geprüft.
+"""
+
+
+def test_german_verb_is_recognised_although_its_prefix_ends_the_clause() -> None:
+    question = "Wie lange bewahren wir Suchprotokolle auf?"
+    terms = question_terms(question, [])
+    assert terms.words_in("Die Suchprotokolle werden 45 Tage aufbewahrt.") >= {"aufbewahr", "suchprotokoll"}
+    assert "keep" in (english(question) or "")
+    assert separated_verbs("Wer schaltet die Knoten ab, und wann?") == {"schaltet": "abschalten"}
+    assert separated_verbs("Die Knoten stehen auf dem Tisch. Wo geht es zu?") == {}
+    text = answered(question, ("suche.md", KEEPING))
+    assert text.startswith("Die Suchprotokolle werden 45 Tage aufbewahrt.")
 
 
 def test_untrusted_sections_are_no_procedures() -> None:

@@ -12,6 +12,10 @@ from counterpoint.proto.signature import MESSAGE_LIMIT_CHARS, TEXT_LIMIT_CHARS, 
 
 SAME = [
     (
+        "TrinoException: Query 20261127_031122_00042_abcde exceeded the limit of 12.5GB",
+        "TrinoException: Query 20261126_231122_00142_xyzzy exceeded the limit of 8GB",
+    ),
+    (
         "ConnectionError: could not resolve ldap.internal: DNS lookup timed out after 5 s (resolver 10.20.0.2:53)",
         "ConnectionError: could not resolve ldap-2.internal: DNS lookup timed out after 30 s (resolver 10.20.0.3:53)",
     ),
@@ -204,6 +208,11 @@ VARIABLE = {
         st.integers(0, 99),
         st.sampled_from(["internal", "com", "svc"]),
     ).map(lambda parts: f"{parts[0]}-{parts[1]}.cluster.{parts[2]}"),
+    "query": st.tuples(
+        st.datetimes().filter(lambda at: at.year > 999),
+        st.integers(0, 99_999),
+        st.text(string.ascii_lowercase + string.digits, min_size=5, max_size=5),
+    ).map(lambda parts: f"{parts[0]:%Y%m%d_%H%M%S}_{parts[1]:05}_{parts[2]}"),
     "url": st.tuples(st.ip_addresses(v=4), st.integers(1, 65535)).map(lambda pair: f"http://{pair[0]}:{pair[1]}/x?y=1"),
     "duration": st.tuples(st.integers(0, 10**6), st.sampled_from([" s", "ms", " minutes", "s", "h"])).map(
         lambda pair: f"{pair[0]}{pair[1]}"

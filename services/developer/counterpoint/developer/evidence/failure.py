@@ -8,7 +8,7 @@ from functools import cached_property
 from counterpoint.developer.evidence.likeness import rules_out, words_of_error
 from counterpoint.developer.language.words import content_words
 from counterpoint.proto.attempts import Attempt
-from counterpoint.proto.signature import Signature, headline, signature
+from counterpoint.proto.signature import Signature, headline, parameters, signature
 from counterpoint.proto.tasks import JobRef, SubmitTask
 
 QUERY_CHARS = 2_000
@@ -17,6 +17,8 @@ LAST_LINES = 10
 """Last lines of an error to use if its headline has no cause."""
 BEGINNING_WORDS = 4
 """Minimum number of words of a common beginning of two messages."""
+SHOWN_CHARS = 200
+"""Maximum length of a difference."""
 _VALUE = re.compile(r"\"[^\"]*\"|'[^']*'|<[^<>]*>|\([^()]{0,3}\)")
 _MESSAGE_WORD = re.compile(r"[^\W\d_]\w+")
 _FAILING = content_words("failed failure error")
@@ -133,10 +135,14 @@ def failure_of_attempt(attempt: Attempt) -> Failure:
 
 
 def differences(earlier: Failure, current: Failure) -> tuple[str, ...]:
-    """Return the differences between two failures, as `then ..., now ...`."""
+    """Return the differences between two failures, as `then ..., now ...`; of the same message only its values."""
     texts: list[str] = []
+    values = earlier.same_template(current) and earlier.error and current.error
     pairs: Mapping[str, tuple[str | None, str | None]] = {
-        "error": (_first_line(earlier.error), _first_line(current.error)),
+        "values in the error" if values else "error": (
+            _values(earlier, current) if values else _first_line(earlier.error),
+            _values(current, earlier) if values else _first_line(current.error),
+        ),
         "job": (_job(earlier.job), _job(current.job)),
         "system": (", ".join(sorted(earlier.systems)) or None, ", ".join(sorted(current.systems)) or None),
     }
@@ -174,7 +180,17 @@ def _cause(error: str, signature_of_error: Signature) -> str:
 
 
 def _first_line(text: str | None) -> str | None:
-    return text.strip().splitlines()[0][:200] if text and text.strip() else None
+    return _cut(text.strip().splitlines()[0]) if text and text.strip() else None
+
+
+def _values(one: Failure, other: Failure) -> str | None:
+    """Return the values of an error that another with the same template does not have."""
+    its = parameters(other.error or "")
+    return _cut(", ".join(value for value in parameters(one.error or "") if value not in its)) or None
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS else f"{text[: SHOWN_CHARS - 1]}…"
 
 
 def _job(job: JobRef | None) -> str | None:

@@ -181,6 +181,15 @@ def proven_fixes(attempts: Sequence[EarlierAttempt]) -> tuple[EarlierAttempt, ..
     return tuple(sorted(best.values(), key=lambda one: -one.likeness))
 
 
+def fixed_errors(attempts: Sequence[EarlierAttempt]) -> tuple[tuple[str, str], ...]:
+    """Return the errors of other tasks, each with an act that a trusted principal reported to have fixed it."""
+    return tuple(
+        (one.attempt.error_message or one.attempt.description, one.attempt.tried)
+        for one in attempts
+        if one.trusted and not one.in_task and one.attempt.outcome == "succeeded" and one.attempt.evidence == "reported"
+    )
+
+
 def times_in_words(count: int) -> str:
     """Return a count in words."""
     return {1: "once", 2: "twice"}.get(count, f"{count} times")

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from counterpoint.developer.excerpts.citations import cite
 from counterpoint.developer.excerpts.sections import Section
@@ -16,6 +16,8 @@ LONG, LONGER = 400, 1_200
 """The weight of a unit longer than `LONG` characters decreases, to half at `LONG + LONGER`."""
 HALF = 0.5
 """Minimum share of the question's words in a row that answers it alone."""
+ASKED_WORDS_MIN, PROHIBITED_SHARE_MIN = 2, 0.3
+"""Minimum number and share of the question's words in a prohibition of what it asks about."""
 LISTED = frozenset({"step", "item", "term", "row", "code"})
 
 _PROHIBITS = re.compile(
@@ -39,7 +41,7 @@ def prohibits(text: str) -> bool:
 class Excerpt:
     """Units of a section in order, with the question coverage of the best.
 
-    `clip` is the quoted part of a single unit that is too long.
+    `clip` is the quoted part of a single unit that is too long. `ahead` is the unit that is quoted before the others.
     """
 
     section: Section
@@ -47,6 +49,7 @@ class Excerpt:
     covered: float
     best: int
     clip: tuple[int, int] | None = None
+    ahead: int | None = None
 
     @property
     def text(self) -> str:
@@ -71,14 +74,14 @@ class Excerpt:
         units = self.section.units
         made: list[tuple[int, int]] = []
         last = -2
-        for n in self.units:
+        for n in (each for each in self.units if each != self.ahead):
             ruled = made and n == last + 2 and units[last].kind == "header" and units[last + 1].kind == "markup"
             if (n == last + 1 or ruled) and made:
                 made[-1] = (made[-1][0], units[n].end)
             else:
                 made.append((units[n].start, units[n].end))
             last = n
-        return tuple(made)
+        return tuple(made) if self.ahead is None else ((units[self.ahead].start, units[self.ahead].end), *made)
 
     @property
     def citations(self) -> tuple[Citation, ...]:
@@ -150,6 +153,17 @@ def excerpt(
         if n not in kept:
             take(n)
     return Excerpt(section, tuple(sorted(kept)), worth[best], best)
+
+
+def with_prohibition_ahead(terms: QuestionTerms, one: Excerpt) -> Excerpt:
+    """Return the excerpt for a yes-or-no question with the prohibition of what it asks about quoted first, if any."""
+    units = one.section.units
+    words = {n: terms.words_in(units[n].text) for n in one.units if prohibits(units[n].text)}
+    about = [n for n in words if len(words[n]) >= ASKED_WORDS_MIN and units[n].kind in ("paragraph", "item", "step")]
+    if not terms.permission or one.clip is not None or not about:
+        return one
+    best = max(about, key=lambda n: (terms.share(words[n]), -n))
+    return replace(one, ahead=best) if terms.share(words[best]) >= PROHIBITED_SHARE_MIN else one
 
 
 def _clip(terms: QuestionTerms, unit: Unit, budget: int) -> tuple[int, int]:

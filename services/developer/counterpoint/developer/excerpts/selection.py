@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from counterpoint.developer.excerpts.citations import attributed_text, quotes_text
-from counterpoint.developer.excerpts.excerpt import HALF, Excerpt, excerpt, row_subject
+from counterpoint.developer.excerpts.excerpt import HALF, Excerpt, excerpt, row_subject, with_prohibition_ahead
 from counterpoint.developer.excerpts.likelihood import likelihood_model
 from counterpoint.developer.excerpts.relevance import Grade, Hit
 from counterpoint.developer.excerpts.sections import Section, mostly_documents, sections
-from counterpoint.developer.language.codes import codes_of, first_code_in
+from counterpoint.developer.language.codes import COMMON, first_code_in
 from counterpoint.developer.language.exact_forms import exact, names_in
 from counterpoint.developer.language.kinds import OWN, OWNERSHIP, Kind
 from counterpoint.developer.language.question_terms import QuestionTerms, digits, question_terms
@@ -83,9 +83,16 @@ def rank_sections(terms: QuestionTerms, sections: Sequence[Section]) -> tuple[Se
     compared = sections[:COMPARED_SECTIONS]
     nearest = max((hit.features.cosine for section in compared for hit in section.found_hits), default=0.0)
     forms = {form for form in exact(terms.text) if len(form) >= EXACT_CHARS_MIN}
-    codes = codes_of(terms.text)
+    codes = _distinguishing(terms.codes, compared)
     made = [_candidate(terms, section, nearest, forms, codes) for section in compared]
     return tuple(sorted((one for one in made if one is not None), key=lambda one: -one.worth))
+
+
+def _distinguishing(codes: Sequence[str], compared: Sequence[Section]) -> tuple[str, ...]:
+    """Return the codes that few of the sections contain, the rarest first."""
+    texts = [f"{section.headings}\n{section.text}" for section in compared]
+    counts = {code: sum(first_code_in((code,), text) is not None for text in texts) for code in codes}
+    return tuple(sorted((code for code in codes if counts[code] < COMMON), key=lambda code: counts[code]))
 
 
 def _candidate(
@@ -104,12 +111,16 @@ def _candidate(
         headings=terms.share(terms.words_in(section.headings)),
         unit=made.covered,
         exact=len(forms & exact(made.text)) / len(forms) if forms else 0.0,
-        named=first_code_in(codes, f"{section.headings}\n{section.text}") if codes else None,
+        named=first_code_in(codes, f"{section.headings}\n{section.text}"),
     )
 
 
 def choose_excerpts(
-    terms: QuestionTerms, ranked: Sequence[SectionCandidate], render: Callable[[Sequence[Citation]], str] = quotes_text
+    terms: QuestionTerms,
+    ranked: Sequence[SectionCandidate],
+    render: Callable[[Sequence[Citation]], str] = quotes_text,
+    *,
+    prohibition_first: bool = False,
 ) -> tuple[Excerpt, ...]:
     """Return the excerpts of an answer: of the best section, and if they fit of the next ones that are nearly as good.
 
@@ -117,7 +128,8 @@ def choose_excerpts(
     """
     room = LIMIT
     for _ in range(TRIES):
-        taken = _taken_excerpts(terms, ranked, room)
+        first, *rest = _taken_excerpts(terms, ranked, room)
+        taken = (with_prohibition_ahead(terms, first) if prohibition_first else first, *rest)
         over = len(render([citation for each in taken for citation in each.citations])) - LIMIT
         if over <= 0:
             return taken
@@ -173,7 +185,7 @@ class Selection:
         """Return the features of the likelihood, by name."""
         hits = [hit for each in self.ranked for hit in each.section.found_hits]
         others = [other.worth for other in self.ranked if other is not one]
-        codes = codes_of(self.terms.text)
+        codes = self.terms.codes
         text = "\n".join(f"{each.section.headings}\n{each.text}" for each in excerpts)
         covered = self.terms.share(self.terms.words_in(text))
         return {
@@ -233,18 +245,25 @@ class Selection:
 
 
 def select(
-    question: str, hits: Sequence[Hit], neighbours: Sequence[Hit] = (), failure: bool = False
+    question: str,
+    hits: Sequence[Hit],
+    neighbours: Sequence[Hit] = (),
+    failure: bool = False,
+    common: frozenset[str] = frozenset(),
 ) -> Selection | None:
     """Select the excerpts for a question; None if nothing can be quoted, or if the hits are not documents.
 
-    For a `failure` there is no minimum, and sections with steps are preferred.
+    For a `failure` there is no minimum, and sections with steps are preferred. `common` are codes that distinguish
+    nothing.
     """
     if not hits or not (failure or mostly_documents(hits)):
         return None
-    sought = question_terms(question, [hit.words | digits(hit.text) for hit in hits], with_digits=not failure)
+    words = [hit.words | digits(hit.text) for hit in hits]
+    sought = question_terms(question, words, with_digits=not failure, common=common)
     ranked = rank_sections(sought, sections(hits, neighbours))
     if failure:
         ranked = tuple(sorted(ranked, key=lambda one: -(one.worth + STEPS * one.instructs)))
     if not ranked:
         return None
-    return Selection(sought, ranked, choose_excerpts(sought, ranked, attributed_text if failure else quotes_text))
+    render = attributed_text if failure else quotes_text
+    return Selection(sought, ranked, choose_excerpts(sought, ranked, render, prohibition_first=not failure))

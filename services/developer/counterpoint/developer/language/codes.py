@@ -1,6 +1,14 @@
 """Codes: exit codes, exceptions, SQLSTATEs and alerts."""
 
 import re
+from collections.abc import Iterable, Set
+
+from counterpoint.proto.signature import signature
+
+COMMON = 3
+"""Number of different errors, with as many different fixes, from which a code in them distinguishes nothing; also the
+number of sections found. Of the 195 fixed errors of examples/recognition-training only `OutOfMemoryError` has so many;
+in the memory of one project wrappers such as `SparkException` have."""
 
 _CODE = re.compile(
     r"\b[A-Za-z]\w*(?:Error|Exception|Failure|Fault|Warning|Timeout|Killed|BackOff)\b"
@@ -10,15 +18,30 @@ _CODE = re.compile(
     r"[ :=]*(?:is )?[0-9A-Z]{1,6}\b"
 )
 _GENERIC = frozenset(("error", "exception", "failure", "fault", "warning", "timeout", "runtimeerror", "valueerror",
-                      "keyerror", "typeerror", "exit code 1", "code 1", "status 1", "airflowexception"))  # fmt: skip
+                      "keyerror", "typeerror", "exit code 1", "code 1", "status 1", "airflowexception",
+                      "airflowfailexception", "runtimeexception", "sparkexception", "executionexception",
+                      "completionexception", "invocationtargetexception", "undeclaredthrowableexception",
+                      "calledprocesserror", "sqlexception", "dbtruntimeerror"))  # fmt: skip
 _SPACE = re.compile(r"[\s:=]+")
 _EXIT = re.compile(r"exit(?:ed)?(?: with)?(?: exit)?[ -]?(?:code|status)", re.IGNORECASE)
 
 
-def codes_of(failure: str) -> tuple[str, ...]:
-    """Return the specific codes, exceptions and alerts in a failure, normalised."""
+def codes_of(failure: str, common: Set[str] = frozenset()) -> tuple[str, ...]:
+    """Return the specific codes, exceptions and alerts in a failure, normalised, without `common` ones."""
     found = (normalise(code[0]) for code in _CODE.finditer(failure))
-    return tuple(dict.fromkeys(code for code in found if code not in _GENERIC))
+    return tuple(dict.fromkeys(code for code in found if code not in _GENERIC and code not in common))
+
+
+def common_codes(fixes: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """Return the codes of a wrapper, such as `SparkException`, which do not tell what has failed: those of at least
+    `COMMON` errors with different templates, with as many different fixes. `fixes` are errors with their fixes."""
+    known: dict[str, tuple[set[str], set[str]]] = {}
+    for error, fix in fixes:
+        for code in codes_of(error):
+            templates, acts = known.setdefault(code, (set(), set()))
+            templates.add(signature(error).digest)
+            acts.add(" ".join(fix.split()).casefold())
+    return frozenset(code for code, (templates, acts) in known.items() if min(len(templates), len(acts)) >= COMMON)
 
 
 def normalise(text: str) -> str:

@@ -10,6 +10,11 @@ _WORD = re.compile(r"[a-zäöüß]+")
 _STEMMER = Stemmer.Stemmer("german")
 _RESTART = re.compile(r"\b(?:neu|wieder|erneut)\W+(?:zu)?(?:ge)?start\w*|\bstart\w+\b[^.?!]*\bneu\b", re.IGNORECASE)
 """The separable verb "neu starten"."""
+_PREFIXES = frozenset(("ab", "an", "auf", "aus", "ein", "fest", "frei", "her", "hin", "hoch", "los", "nach", "um",
+                       "vor", "weg", "weiter", "zu", "zurück"))  # fmt: skip
+"""Prefixes of separable verbs, which end the clause ("bewahren wir ... auf")."""
+_CLAUSE_END = re.compile(r"[.,;:?!\n]")
+_VERB_ENDING = re.compile(r"(?:est|et|st|en|e|t)$")
 _LINKS = ("", "s", "es", "n", "en", "e", "er")
 _LEAST = 4
 """Minimum letters of a part of a compound."""
@@ -101,12 +106,27 @@ def restarts(text: str) -> bool:
     return _RESTART.search(text) is not None
 
 
+@lru_cache(maxsize=2_000)
+def separated_verbs(text: str) -> dict[str, str]:
+    """Return the known verbs of a text whose prefix ends their clause: `bewahren` is `aufbewahren` in "Wie lange
+    bewahren wir das auf?"."""
+    found: dict[str, str] = {}
+    for clause in _CLAUSE_END.split(text.lower()):
+        *words, prefix = _WORD.findall(clause) or [""]
+        for word in words if prefix in _PREFIXES else ():
+            verb = f"{prefix}{_VERB_ENDING.sub('', word)}en"
+            if len(word) >= _LEAST and _english_of_stem(verb) is not None:
+                found[word] = verb
+    return found
+
+
 @lru_cache(maxsize=500)
 def english(text: str) -> str | None:
     """Translate a German text word by word, keeping names and codes; None for other languages."""
     if not is_german(text):
         return None
     parts = ["restart"] if restarts(text) else []
+    verbs = separated_verbs(text)
     for token in re.findall(r"[\w./:@=-]*\w", text):
         lowered = token.lower()
         if not _WORD.fullmatch(lowered):
@@ -114,5 +134,5 @@ def english(text: str) -> str | None:
                 [" ".join(english_words(piece)[:1]) or piece for piece in token.split("-")] if "-" in token else [token]
             )
         elif not stop_word(lowered):
-            parts.append(" ".join(english_words(lowered)[:2]) or token)
+            parts.append(" ".join(english_words(verbs.get(lowered, lowered))[:2]) or token)
     return " ".join(parts)

@@ -6,7 +6,16 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 
-from counterpoint.developer.language.german import english, english_words, is_german, restarts, stem, stop_word
+from counterpoint.developer.language.codes import codes_of
+from counterpoint.developer.language.german import (
+    english,
+    english_words,
+    is_german,
+    restarts,
+    separated_verbs,
+    stem,
+    stop_word,
+)
 from counterpoint.developer.language.kinds import FOCUS, OURS, PERMISSION, Kind, kind_of
 from counterpoint.developer.language.words import content_words
 
@@ -18,12 +27,18 @@ _JOINED = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b|\b\w*[a-z][A-Z]\w*\b|\b\w*\d\w*\b|
 @dataclass(frozen=True)
 class QuestionTerms:
     """A question. `worth` are its words with their idf among the results; `synonyms` are alternatives of a word;
-    `missing` are words that no result contains."""
+    `missing` are words that no result contains; `common` are codes of many failures."""
 
     text: str
     worth: Mapping[str, float]
     synonyms: Mapping[str, frozenset[str]]
     missing: frozenset[str] = frozenset()
+    common: frozenset[str] = frozenset()
+
+    @cached_property
+    def codes(self) -> tuple[str, ...]:
+        """The codes that distinguish it."""
+        return codes_of(self.text, self.common)
 
     @cached_property
     def kind(self) -> Kind | None:
@@ -68,17 +83,22 @@ class QuestionTerms:
         return sum(self.worth[word] for word in words_in) / total if total else 0.0
 
 
-def question_terms(question: str, found: Iterable[Set[str]], with_digits: bool = True) -> QuestionTerms:
+def question_terms(
+    question: str, found: Iterable[Set[str]], with_digits: bool = True, common: frozenset[str] = frozenset()
+) -> QuestionTerms:
     """Return the terms of a question, weighted by idf among texts with these words (`words_of`).
 
-    `with_digits` includes single digits, which in failures are values of parameters.
+    `with_digits` includes single digits, which in failures are values of parameters. `common` are codes that
+    distinguish nothing.
     """
     synonyms = {stem: frozenset({stem}) for stem in content_words(question)}
     if is_german(question):
+        verbs = separated_verbs(question)
+        words = [verbs.get(word, word) for word in _WORD.findall(question.lower()) if not stop_word(word)]
         synonyms = {
             german: frozenset({german, *content_words(word), *content_words(" ".join(english_words(word)))})
-            for word in _WORD.findall(question.lower())
-            if not stop_word(word) and (german := stem(word)) and content_words(word)
+            for word in words
+            if (german := stem(word)) and content_words(word)
         } | {form: frozenset({form}) for word in _JOINED.findall(question) for form in content_words(word)}
         if restarts(question):
             synonyms["restart"] = frozenset({"restart"})
@@ -87,7 +107,8 @@ def question_terms(question: str, found: Iterable[Set[str]], with_digits: bool =
     bags = list(found)
     words_in = {word: sum(not forms.isdisjoint(bag) for bag in bags) for word, forms in synonyms.items()}
     rare = {word: math.log(1 + len(bags) / (1 + count)) for word, count in words_in.items()}
-    return QuestionTerms(question, rare, synonyms, frozenset(word for word, count in words_in.items() if not count))
+    missing = frozenset(word for word, count in words_in.items() if not count)
+    return QuestionTerms(question, rare, synonyms, missing, common)
 
 
 def digits(text: str) -> frozenset[str]:

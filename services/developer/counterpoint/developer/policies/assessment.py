@@ -4,10 +4,11 @@ from dataclasses import dataclass, replace
 
 from counterpoint.developer.evidence.calibration import Calibration
 from counterpoint.developer.evidence.gather import Evidence
-from counterpoint.developer.evidence.lessons import proven_fixes, similar_success
+from counterpoint.developer.evidence.lessons import fixed_errors, proven_fixes, similar_success
 from counterpoint.developer.evidence.likeness import RECOGNISED
 from counterpoint.developer.excerpts.answers import grade_answer
 from counterpoint.developer.excerpts.relevance import Grade
+from counterpoint.developer.language.codes import common_codes
 from counterpoint.developer.policies.confidence import band, below_high, confidence_of, confidence_terms, weaknesses
 from counterpoint.developer.policies.procedures import Procedure, procedures
 from counterpoint.developer.policies.proposals import is_agent_override, is_left_out
@@ -97,9 +98,10 @@ def under_constraints(message: TaskDelegated, assessment: Assessment) -> Assessm
 
 def _procedures(message: TaskDelegated, evidence: Evidence) -> tuple[Procedure, ...]:
     task = message.task
-    found = procedures(
-        "\n".join(filter(None, (task.description, task.error_message))), evidence.found, evidence.neighbours
-    )
+    failure = "
+".join(filter(None, (task.description, task.error_message)))
+    common = common_codes(fixed_errors(evidence.attempts))
+    found = procedures(failure, evidence.found, evidence.neighbours, common)
     return tuple(each for each in found if not is_left_out(each.text, message))
 
 

@@ -10,6 +10,7 @@ from counterpoint.developer.excerpts.relevance import Hit
 from counterpoint.proto.findings import Citation, Findings
 
 CANDIDATES = 3
+LINEAGE = "what the events of lineage state"
 
 
 def findings_of(
@@ -33,7 +34,8 @@ def unvouched_sources(evidence: Evidence, citations: Sequence[Citation]) -> tupl
     """Return a caveat for each cited untrusted source."""
     cited = {citation.id for citation in citations}
     hits = (*evidence.owners, *evidence.answers, *evidence.neighbours, *evidence.found)
-    sources = dict.fromkeys(hit.source for hit in hits if hit.item.id in cited and not hit.trusted)
+    unvouched = [hit for hit in hits if hit.item.id in cited and not hit.trusted]
+    sources = dict.fromkeys(LINEAGE if hit in evidence.owners else hit.source for hit in unvouched)
     return tuple(f"no trusted person has vouched for {source}" for source in sources)
 
 

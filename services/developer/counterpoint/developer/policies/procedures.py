@@ -70,13 +70,15 @@ class Procedure:
         return self.numbered or tuple(unit.text for unit in units if unit.kind in ("item", "paragraph", "term", "row"))
 
 
-def procedures(failure: str, hits: Sequence[Hit], neighbours: Sequence[Hit] = ()) -> tuple[Procedure, ...]:
+def procedures(
+    failure: str, hits: Sequence[Hit], neighbours: Sequence[Hit] = (), common: frozenset[str] = frozenset()
+) -> tuple[Procedure, ...]:
     """Return the sections for a failure from trusted documents, best first.
 
-    Sections that contain its error code, exception or alert name come first.
+    Sections that contain its error code, exception or alert name come first, unless that is one of the `common` ones.
     """
     trusted = [hit for hit in hits if hit.trusted]
-    selected = select(failure, trusted, [hit for hit in neighbours if hit.trusted], failure=True)
+    selected = select(failure, trusted, [hit for hit in neighbours if hit.trusted], failure=True, common=common)
     if selected is None:
         return ()
     best, *_ = selected.ranked
