@@ -15,6 +15,7 @@ import httpx
 import nats
 from agents.lineage_data import spec_facets
 from flows.planted_secrets import KEY, Mint, Schema, Secret, leaves, replaced, spelled
+from flows.planting_senders import chats, hooks, mcp
 
 from counterpoint.local.stack import Stack
 from counterpoint.proto import schemas
@@ -76,6 +77,9 @@ async def plant(stack: Stack) -> Planted:
         (await api.post("/v1/tasks", json=first, headers={"Prefer": "wait=30"})).raise_for_status()
         await _all(planted, _http(planted, api))
         await _all(planted, _lineage(planted, lineage))
+        await _all(planted, hooks(planted, api, PROJECT))
+        await _all(planted, chats(planted, api, PROJECT))
+        await mcp(planted, stack.endpoints.http, stack.endpoints.token, PROJECT)
         await _command_line(planted, stack)
     await _intake(planted, stack)
     return planted

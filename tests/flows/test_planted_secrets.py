@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 from flows.found_secrets import Needles, Survivors, in_files, in_streams, in_tables, quiet
 from flows.planting import Planted, plant
+from flows.planting_senders import HOOKS, hooks_file
 
 from counterpoint.local.stack import Stack
 
@@ -41,7 +42,8 @@ async def searched() -> AsyncIterator[Searched]:
     """A house of its own, planted, searched while it runs and again when it has stopped."""
     with tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
         stack = Stack(Path(folder) / "data", http_port=0, inspect=True)
-        await stack.start()
+        with hooks_file(Path(folder)):
+            await stack.start()
         try:
             planted = await plant(stack)
             needles = Needles((*planted.places, CONTROL))
@@ -56,6 +58,8 @@ def test_two_hundred_secrets_are_planted_and_doors_open(searched: Searched) -> N
     assert len(searched.planted.places) >= 200
     statuses = Counter(status // 100 for _, status in searched.planted.statuses)
     assert statuses[2] > 100
+    taken = {name for name, status in searched.planted.statuses if status // 100 == 2}
+    assert taken >= {"mcp", "slack", "teams", *HOOKS}
     assert not [each for each in searched.planted.statuses if each[1] == 500]
 
 
