@@ -1,10 +1,15 @@
 """The relay sends what a service waits for before what is only announced."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
+
+import pytest
 
 from counterpoint.guard.capabilities import Keyring, SigningKey
 from counterpoint.guard.policy import policy
+from counterpoint.memory.commit import relay as relay_module
 from counterpoint.memory.commit.committer import LoggedMessage
 from counterpoint.memory.commit.relay import Relay
 from counterpoint.memory.provenance.read_sets import OriginCache
@@ -58,5 +63,45 @@ async def test_work_goes_first_then_the_reply_then_what_is_live() -> None:
     await bus.all.wait()
     await answering
     assert bus.published == ["tasks.orders.worked", "reply", f"live.{live}", f"live.{live}"]
+    running.cancel()
+    await asyncio.wait({running})
+
+
+class EmptyDatabase:
+    """A record in which nothing is pending, that counts its sweeps."""
+
+    def __init__(self) -> None:
+        self.sweeps = 0
+        self.swept = asyncio.Event()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator["EmptyDatabase"]:
+        yield self
+
+    async def fetch(self, *_: object) -> list[Any]:
+        self.sweeps += 1
+        self.swept.set()
+        return []
+
+    async def fetchval(self, *_: object) -> int:
+        return 0
+
+
+async def test_a_record_with_nothing_pending_is_swept_again_after_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay_module, "REST_S", 3600.0)
+    monkeypatch.setattr(relay_module, "SWEEP_EVERY_S", 0.0)
+    bus, database, ring = Bus(), EmptyDatabase(), Keyring((SigningKey.generate(1),))
+    bus.connected = True
+    given: Any = (database, bus, policy(), ring, OriginCache(10))
+    relay = Relay(*given, sweep_age_s=2, capability_life_s=60)
+    running = asyncio.create_task(relay.run())
+    for sweeps in (1, 2):
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert database.sweeps == sweeps - 1, "at rest"
+        relay.sent([message("tasks.orders.worked", live=False)])
+        async with asyncio.timeout(30):
+            await database.swept.wait()
+        database.swept.clear()
     running.cancel()
     await asyncio.wait({running})

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,55 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from uvicorn.server import ServerState
 
 from counterpoint.bus.listening import listening_socket
 from counterpoint.bus.request_timeouts import RequestTimeoutProtocol
 
 
+class DatedState(ServerState):
+    """The shared state of an HTTP server, whose default headers have the time of the response."""
+
+    def __init__(self, others: list[tuple[bytes, bytes]]) -> None:
+        self._others = others
+        super().__init__()
+
+    @property
+    def default_headers(self) -> list[tuple[bytes, bytes]]:
+        """The headers of every response."""
+        return [(b"date", formatdate(usegmt=True).encode()), *self._others]
+
+    @default_headers.setter
+    def default_headers(self, _: list[tuple[bytes, bytes]]) -> None:
+        """Ignore those that were made once."""
+
+
 class HttpServer(uvicorn.Server):
-    """An HTTP server on a bound socket that leaves signals to the service it is part of."""
+    """An HTTP server on a bound socket that leaves signals to the service it is part of.
+
+    At rest it does nothing: the loop of its base class wakes up ten times a second for a date and a flag.
+    """
 
     def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
+        self._finishing = asyncio.Event()
         super().__init__(config)
+        self.server_state = DatedState(config.encoded_headers)
         self.listener = listener
         self.closed = asyncio.Event()
+
+    @property
+    def should_exit(self) -> bool:
+        """Whether it is to stop."""
+        return self._finishing.is_set()
+
+    @should_exit.setter
+    def should_exit(self, stops: bool) -> None:
+        if stops:
+            self._finishing.set()
+
+    async def main_loop(self) -> None:
+        """Wait until it is to stop."""
+        await self._finishing.wait()
 
     def capture_signals(self) -> Any:
         return nullcontext()

@@ -141,7 +141,7 @@ class DeliveryProcessor:
     async def _await_memory(self, away: Away) -> None:
         """Wait until memory answers again. Raises `away` when the service stops first."""
         log.info("delivery.waits", reason=str(away))
-        self._readiness.memory.clear()
+        self._readiness.lost_memory()
         waits = [asyncio.create_task(event.wait()) for event in (self._readiness.memory, self._stopping)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 
 from counterpoint.bus.connection import Connection
 from counterpoint.bus.streams import ConsumerSpec
@@ -11,7 +12,8 @@ from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away
 from counterpoint.proto.memory import Origin, QueryReply, QueryRequest
 
-_PROBE_S = 1.0
+_PROBE_S, _MISSING_PROBE_S = 5.0, 0.2
+"""Seconds between two probes, and while a dependency is missing."""
 
 
 class Readiness:
@@ -24,6 +26,8 @@ class Readiness:
         self._connection = connection
         self._specs = consumers
         self._timeout_s = timeout_s
+        self._soon = asyncio.Event()
+        connection.on_reconnect.append(self._soon.set)
 
     def missing(self) -> tuple[str, ...]:
         """Return the names of the dependencies that are not available."""
@@ -34,14 +38,24 @@ class Readiness:
         }
         return tuple(name for name, available in known.items() if not available)
 
+    def lost_memory(self) -> None:
+        """Take note that memory did not answer; it is probed at once."""
+        self.memory.clear()
+        self._soon.set()
+
     async def probe(self) -> None:
-        """Probe every second, and five times as often while a dependency is missing. Does not return."""
+        """Probe every few seconds, after a reconnection, and often while a dependency is missing. Does not return."""
         while True:
+            self._soon.clear()
             available = (
                 await _update(self.consumers, self._have_consumers()),
                 await _update(self.memory, self._memory_answers()),
             )
-            await asyncio.sleep(_PROBE_S if all(available) else _PROBE_S / 5)
+            if not all(available):
+                await asyncio.sleep(_MISSING_PROBE_S)
+                continue
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._soon.wait(), _PROBE_S)
 
     async def _have_consumers(self) -> bool:
         backlogs = [await self._connection.backlog(spec.stream, spec.durable) for spec in self._specs]

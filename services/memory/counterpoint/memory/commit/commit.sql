@@ -58,5 +58,8 @@ progress AS (
         WHEN streams.life = excluded.life THEN greatest(streams.last_seq, excluded.last_seq) ELSE excluded.last_seq END)
 DELETE FROM pending USING lazily WHERE message_id = ANY ($1)
 
+-- name: count_pending
+SELECT count(*) FROM (SELECT FROM pending LIMIT 100000) AS counted
+
 -- name: postpone_pending
 UPDATE pending SET timer = true, due_at = now() + $2 WHERE message_id = ANY ($1)

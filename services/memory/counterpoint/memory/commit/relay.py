@@ -29,7 +29,8 @@ log = structlog.get_logger()
 
 PENDING = Gauge("counterpoint_pending_messages", "Messages in the log that are not known to be on the bus")
 CLEAR_EVERY_S = 0.2
-SWEEP_EVERY_S = 0.25
+SWEEP_EVERY_S, REST_S = 0.25, 1.0
+"""Seconds between two sweeps while messages are pending, and while there is none."""
 _SWEEP_LIMIT = 500
 _QUEUE_LIMIT = 50_000
 
@@ -63,6 +64,8 @@ class Relay:
         self._arrived: list[str] = []
         self._refused: list[str] = []
         self._clearing = False
+        self._to_clear, self._to_sweep = asyncio.Event(), asyncio.Event()
+        self._pending = 0
         self._reached: dict[str, int] = {}
         self._incarnation: dict[str, int] = {}
         self._highest: dict[str, int] = {}
@@ -73,6 +76,7 @@ class Relay:
 
     def sent(self, messages: Sequence[LoggedMessage]) -> None:
         """Take the messages of applied steps; timers, and messages beyond the queue's limit, wait for the sweep."""
+        self._to_sweep.set()
         for message in messages:
             if not message.row.live:
                 self._origins.remember(message.row.id, message.provenance)
@@ -130,6 +134,7 @@ class Relay:
         self._in_flight.discard(message_id)
         if stored.cancelled():
             return
+        self._to_clear.set()
         if stored.exception() is not None:
             self._refused.append(message_id)
         else:
@@ -180,7 +185,9 @@ class Relay:
 
     async def _clear(self) -> None:
         while True:
+            await self._to_clear.wait()
             await asyncio.sleep(CLEAR_EVERY_S)
+            self._to_clear.clear()
             await self._postpone()
             if not self._arrived:
                 continue
@@ -197,6 +204,7 @@ class Relay:
                 self._arrived += arrived
                 for stream, seq in reached.items():
                     self._reached[stream] = max(self._reached.get(stream, 0), seq)
+                self._to_clear.set()
                 log.warning("relay.waiting", reason=str(away))
             finally:
                 self._clearing = False
@@ -212,11 +220,16 @@ class Relay:
                 await connection.execute(_SQL["postpone_pending"], refused, self._sweep_age)
         except Transient as away:
             self._refused += refused
+            self._to_clear.set()
             log.warning("relay.waiting", reason=str(away))
 
     async def _sweep(self) -> None:
         while True:
+            if not self._pending:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._to_sweep.wait(), REST_S - SWEEP_EVERY_S)
             await asyncio.sleep(SWEEP_EVERY_S)
+            self._to_sweep.clear()
             if not self._connection.connected or self._queue.qsize() > _QUEUE_LIMIT // 2:
                 continue
             try:
@@ -227,7 +240,8 @@ class Relay:
     async def _sweep_once(self) -> None:
         async with self._database.connection() as connection:
             due = await connection.fetch("SELECT * FROM take_due($1, $2)", self._sweep_age, _SWEEP_LIMIT)
-            PENDING.set(await connection.fetchval("SELECT count(*) FROM (SELECT FROM pending LIMIT 100000) AS counted"))
+            self._pending = await connection.fetchval(_SQL["count_pending"])
+        PENDING.set(self._pending)
         by_project: dict[str, list[str]] = {}
         arrived = set(self._arrived)
         for row in due:
