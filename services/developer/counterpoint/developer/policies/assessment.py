@@ -98,8 +98,7 @@ def under_constraints(message: TaskDelegated, assessment: Assessment) -> Assessm
 
 def _procedures(message: TaskDelegated, evidence: Evidence) -> tuple[Procedure, ...]:
     task = message.task
-    failure = "
-".join(filter(None, (task.description, task.error_message)))
+    failure = "\n".join(filter(None, (task.description, task.error_message)))
     common = common_codes(fixed_errors(evidence.attempts))
     found = procedures(failure, evidence.found, evidence.neighbours, common)
     return tuple(each for each in found if not is_left_out(each.text, message))
