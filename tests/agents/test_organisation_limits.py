@@ -208,7 +208,7 @@ async def test_a_gateway_that_dies_leaves_its_reservation_and_a_repeated_key_end
     assert len(outside.seen) == 1
 
 
-@pytest.mark.parametrize("step", ["reserve", "settle"])
+@pytest.mark.parametrize("step", ["reserve", pytest.param("settle", marks=pytest.mark.slow)])
 async def test_a_commit_whose_reply_is_lost_is_counted_once(
     door: Door, outside: World, projects: list[str], step: str
 ) -> None:

@@ -77,7 +77,9 @@ async def refused(url: str, key: str, times: int = 1) -> None:
     assert {type(each) for each in made} == {PermissionDeniedError}, made
 
 
-@pytest.mark.parametrize("scope", ["budget", "project", "agent"])
+@pytest.mark.parametrize(
+    "scope", ["budget", *(pytest.param(each, marks=pytest.mark.slow) for each in ("project", "agent"))]
+)
 async def test_a_hundred_refused_calls_ask_once_and_the_approved_lift_lets_them_through(
     url: str, door: Door, project: str, outside: World, scope: Any
 ) -> None:

@@ -190,7 +190,7 @@ async def test_costs_by_group_with_limits_that_are_set_and_removed(story: Story,
     await dialog.get_by_label("Projects").fill(f"{story.project}, elsewhere")
     await dialog.get_by_label("Tokens", exact=True).fill("900")
     await dialog.get_by_role("button", name="Set").click()
-    name = f"consoles of the organisation (elsewhere, {story.project}), in all"
+    name = f"consoles of the organisation ({story.project}, elsewhere), a day"
     await expect(limits.get_by_text(name)).to_be_visible()
     await limits.get_by_role("button", name=f"Remove the limit for {name}").click()
     await page.get_by_role("dialog").get_by_role("button", name="Remove").click()
