@@ -39,9 +39,11 @@ async def asked(house: House, project: str) -> None:
     await house.done("manager", house.handed(await house.routed(project, "t-1")), writes=(approval(project),))
 
 
-async def principal(house: House, project: str, name: str, kind: PrincipalKind, *roles: Role) -> str:
+async def principal(
+    house: House, project: str, name: str, kind: PrincipalKind, *roles: Role, created_at: datetime | None = None
+) -> str:
     """A principal of the project."""
-    made = Principal(name=name, kind=kind, projects=(project,), roles=roles)
+    made = Principal(name=name, kind=kind, projects=(project,), roles=roles, created_at=created_at)
     write = Write(store="principals", id=name, body=made.model_dump(mode="json", exclude_none=True))
     await house.done("router", house.standing("default", principal=PERSON), writes=(write,))
     return name
@@ -112,14 +114,15 @@ async def test_a_deputy_decides_while_a_person_who_may_approve_has_delegated(hou
     await house.refused("router", house.standing(project, principal=ben), "store", writes=(again,))
 
 
-@pytest.mark.parametrize("case", ["over", "by one who may not", "agent", "other project", "by the deputy"])
+@pytest.mark.parametrize("case", ["over", "by one who may not", "agent", "other project", "by the deputy", "namesake"])
 async def test_a_delegation_that_does_not_hold_gives_no_right(house: House, project: str, case: str) -> None:
     await asked(house, project)
     now = datetime.now(UTC)
     ana = await principal(house, project, f"ana-{project}", "person", "approve", "read")
     eve = await principal(house, project, f"eve-{project}", "person", "read")
     kind: PrincipalKind = "agent" if case == "agent" else "person"
-    ben = await principal(house, project, f"ben-{project}", kind, "read")
+    created = now + timedelta(hours=1) if case == "namesake" else None
+    ben = await principal(house, project, f"ben-{project}", kind, "read", created_at=created)
     by = {"by one who may not": eve, "by the deputy": ben}.get(case, ana)
     until = now - timedelta(seconds=1) if case == "over" else now + timedelta(hours=1)
     place = f"{project}-b" if case == "other project" else project

@@ -268,7 +268,9 @@ class FakeMemory:
             if principal is None:
                 raise Denied("principal", "a principal that is known and not revoked")
             delegated = (Delegation.model_validate(item.body) for item in self.items("delegations", origin.project))
-            if any(one.to == principal.name and one.holds(self._named(one.by), self.now) for one in delegated):
+            if any(
+                one.to == principal.name and one.holds(self._named(one.by), principal, self.now) for one in delegated
+            ):
                 principal = as_deputy(principal, origin.project)
         asked = diode.AccessRequest(self.caller, origin.project, None, origin.message_id, self.now)
         return diode.standing(policy(), asked, principal)

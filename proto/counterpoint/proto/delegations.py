@@ -33,9 +33,14 @@ class Delegation(NewDelegation):
         """The id of its record: there is one for each pair of persons."""
         return delegation_id(self.project, self.by, self.to)
 
-    def holds(self, delegator: Principal | None, now: datetime) -> bool:
-        """Whether it holds at `now`: while the delegator may approve in the project by a role of their own."""
+    def holds(self, delegator: Principal | None, deputy: Principal, now: datetime) -> bool:
+        """Whether it holds at `now`: while the delegator may approve in the project by a role of their own.
+
+        It is of no use to a later principal of the same name as either.
+        """
         if delegator is None or now >= self.until or not delegator.is_active(now):
+            return False
+        if any(each.created_at and each.created_at > self.at for each in (delegator, deputy)):
             return False
         return delegator.kind == "person" and delegator.name == self.by and delegator.may(DELEGATED, self.project)
 

@@ -68,7 +68,7 @@ class Principals:
         if principal is None or principal.kind != "person" or principal.may(DELEGATED, project):
             return principal
         for delegation in await self._delegations(principal.name, project):
-            if delegation.holds(await self._known(delegation.by), utc_now()):
+            if delegation.holds(await self._known(delegation.by), principal, utc_now()):
                 return as_deputy(principal, project)
         return principal
 

@@ -107,7 +107,7 @@ async def require_approver(context: RequestContext) -> str | None:
     (found,) = await memory.query(List(store=STORE, where={"to": principal.name}, limit=DELEGATIONS_MAX))
     for delegation in records(found.items, Delegation):
         delegator = await principal_named(context.resources.memory(subjects.DEFAULT_PROJECT, None), delegation.by)
-        if delegation.holds(delegator, memory.now):
+        if delegation.holds(delegator, principal, memory.now):
             return delegation.by
     context.require(DELEGATED)
     return None
