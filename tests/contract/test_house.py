@@ -41,6 +41,7 @@ ONLY = {
     "biscuit_auth": {"guard"},
     "cachetools": {"guard", "memory", "router"},
     "nacl": {"memory", "local"},
+    "setproctitle": {"local"},
     "nkeys": set(),
     "tree_sitter": {"memory"},
     "pypdfium2": {"memory"},

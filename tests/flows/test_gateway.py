@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from agents.gateway_world import EMBEDDING, PRICED, World, world
 from flows.own_stack import own_stack
-from flows.providers import environment, has_litellm
+from flows.providers import has_litellm, holds
 
 from counterpoint.local.endpoints import Endpoints
 from counterpoint.local.stack import Stack
@@ -139,7 +139,7 @@ async def _embedded(endpoints: Endpoints, project: str) -> None:
     spent = re.search(rf'counterpoint_llm_cost_usd_total{{model="{EMBEDDING}",project="{project}"}} (\S+)', metrics)
     assert spent is not None
     assert float(spent[1]) > 0
-    holders = {name for name, service in endpoints.services.items() if KEY in environment(service.pid)}
+    holders = {name for name, service in endpoints.services.items() if holds(service.pid, KEY)}
     assert holders == {"manager"}
     assert [name for name, service in endpoints.services.items() if has_litellm(service.pid)] == ["manager"]
 

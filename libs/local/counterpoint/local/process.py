@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, Protocol, TypeVar
 
 import structlog
 
@@ -23,6 +23,36 @@ _LAUNCH = str(Path(__file__).with_name("launch.py"))
 _LOG_BYTES = 16 << 20
 _TAIL_BYTES = 4096
 _POLL_S = 0.02
+
+
+class ChildProcess(Protocol):
+    """A child of this process: `asyncio.subprocess.Process`, or a fork of a template."""
+
+    @property
+    def pid(self) -> int:
+        """Its pid."""
+        ...
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code, negative for a signal, or None while it runs."""
+        ...
+
+    async def wait(self) -> int:
+        """Wait for its end and return the exit code."""
+        ...
+
+    def send_signal(self, signal: int) -> None:
+        """Send it a signal."""
+        ...
+
+
+class Forker(Protocol):
+    """A process that forks others, which start faster and share its memory."""
+
+    async def fork(self, module: str, program: "Program", log: BinaryIO) -> ChildProcess:
+        """Fork a process that runs a module as this program. Raises `OSError` if it cannot."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -38,6 +68,13 @@ class Program:
     """Open files that it inherits."""
     owned: Path | None = None
     """A folder that it must own, because it refuses to run as root."""
+    forker: Forker | None = None
+    """Forks it if it is a module of this interpreter."""
+
+    @property
+    def module(self) -> str | None:
+        """The module of this interpreter that it runs, if it is one."""
+        return self.argv[2] if self.argv[:2] == (sys.executable, "-m") and len(self.argv) == 3 else None
 
 
 def _open_log(path: Path) -> BinaryIO:
@@ -55,7 +92,7 @@ def _tail(path: Path, since_bytes: int) -> str:
         return file.read().decode(errors="replace").strip()
 
 
-async def _spawn(program: Program) -> tuple[asyncio.subprocess.Process, int]:
+async def spawn(program: Program) -> tuple[ChildProcess, int]:
     """Start a program in its own session; return it with the previous size of its log."""
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("a child dies with the thread that started it: start it from the main thread")
@@ -63,6 +100,11 @@ async def _spawn(program: Program) -> tuple[asyncio.subprocess.Process, int]:
     launch = (sys.executable, "-I", "-S", _LAUNCH, str(os.getpid()), str(int(program.death_signal)), owned)
     with _open_log(program.log) as output:
         since_bytes = output.seek(0, os.SEEK_END)
+        if program.forker is not None and program.module is not None:
+            try:
+                return await program.forker.fork(program.module, program, output), since_bytes
+            except OSError as error:
+                log.warning("fork.failed", module=program.module, reason=str(error))
         process = await asyncio.create_subprocess_exec(
             *launch,
             *program.argv,
@@ -84,7 +126,7 @@ def _end_session(pid: int) -> None:
 
 async def run(name: str, program: Program, timeout_s: float = 120.0) -> None:
     """Run a program to completion. Raises `Transient` with the end of its log on failure or timeout."""
-    process, since_bytes = await _spawn(program)
+    process, since_bytes = await spawn(program)
     try:
         async with asyncio.timeout(timeout_s):
             code = await process.wait()
@@ -107,7 +149,7 @@ class ManagedProcess(ABC):
         self.name = name
         self.ready = asyncio.Event()
         self.state = state
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: ChildProcess | None = None
         self._program: Program | None = None
         self._since_bytes = 0
 
@@ -140,7 +182,7 @@ class ManagedProcess(ABC):
         """Start it without waiting for readiness."""
         self.ready.clear()
         self._program = await self.prepare()
-        self._process, self._since_bytes = await _spawn(self._program)
+        self._process, self._since_bytes = await spawn(self._program)
         birth = ProcessIdentity.of(self._process.pid)
         if birth is not None:
             self.state.record(self.name, ProcessRecord(birth=birth, death_signal=self._program.death_signal))

@@ -14,7 +14,7 @@ from counterpoint.local.listen_addresses import LOCALHOST, origin, reachable
 from counterpoint.local.postgres import PostgresUrls
 from counterpoint.local.private_files import private_folder
 from counterpoint.local.probe import http_ok
-from counterpoint.local.process import ManagedProcess, Program
+from counterpoint.local.process import Forker, ManagedProcess, Program
 from counterpoint.local.settings import local_settings
 from counterpoint.local.state_file import StateFile
 from counterpoint.proto.subjects import inbox_prefix
@@ -196,9 +196,17 @@ def _own(name: ServiceName, wiring: ServiceParameters) -> dict[str, str]:
 class ServiceProcess(ManagedProcess):
     """One of the five services. Its health port reports readiness."""
 
-    def __init__(self, name: ServiceName, argv: tuple[str, ...], wiring: ServiceParameters, state: StateFile) -> None:
+    def __init__(
+        self,
+        name: ServiceName,
+        argv: tuple[str, ...],
+        wiring: ServiceParameters,
+        state: StateFile,
+        forker: Forker | None = None,
+    ) -> None:
         super().__init__(name, state)
         self._argv = argv
+        self._forker = forker
         self._env = environment(name, wiring)
         self._data = wiring.data_dir / name
         self._log = wiring.data_dir / "logs" / f"{name}.log"
@@ -217,7 +225,8 @@ class ServiceProcess(ManagedProcess):
         private_folder(self._data)
         self._health_port = self.state.port(f"{self.name}.health")
         env = self._env | {"COUNTERPOINT_HEALTH_PORT": str(self._health_port)}
-        return Program(argv=self._argv, env=env, log=self._log, fds=self._fds)
+        forker, self._forker = self._forker, None
+        return Program(argv=self._argv, env=env, log=self._log, fds=self._fds, forker=forker)
 
     async def answers(self) -> bool:
         """Whether it is ready: connected, with its consumers and memory."""

@@ -3,12 +3,12 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import structlog
 
@@ -17,6 +17,7 @@ from counterpoint.local.disk_space import reserve_streams
 from counterpoint.local.doctor.servers import examine_external, refuse_unfit
 from counterpoint.local.endpoints import Endpoints, write_endpoints
 from counterpoint.local.engine import Engine
+from counterpoint.local.forking import Template
 from counterpoint.local.listen_addresses import HTTP_PORT, ListenAddresses
 from counterpoint.local.listeners import Listeners
 from counterpoint.local.lock import acquire_lock
@@ -32,12 +33,13 @@ from counterpoint.local.service import (
     ServiceName,
     ServiceParameters,
     ServiceProcess,
+    base_environment,
     endpoints_of,
     environment,
 )
 from counterpoint.local.settings import local_settings
 from counterpoint.local.state_file import RESTORING, ProcessIdentity, StateFile
-from counterpoint.local.supervisor import Supervisor
+from counterpoint.local.supervisor import Supervisor, together
 from counterpoint.local.valkey import ValkeyServer
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
 
@@ -48,16 +50,6 @@ Progress = Callable[[str, float], None]
 
 INDEX_TIMEOUT_S = 6 * 3600
 INDEX_EVERY_S = 600.0
-
-
-async def _together(*work: Coroutine[Any, Any, None]) -> None:
-    """Run the work concurrently; the first failure cancels the rest and is raised."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for each in work:
-                group.create_task(each)
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from None
 
 
 class Stack:
@@ -94,6 +86,7 @@ class Stack:
         self._state: StateFile | None = None
         self._wiring: ServiceParameters | None = None
         self._indexing: asyncio.Task[None] | None = None
+        self._template: Template | None = None
         self._complete = False
 
     async def start(self) -> None:
@@ -116,6 +109,7 @@ class Stack:
             return
         self._complete = False
         (self.data_dir / "endpoints.json").unlink(missing_ok=True)
+        await self._close_template()
         if self._indexing is not None:
             self._indexing.cancel()
             await asyncio.wait([self._indexing])
@@ -140,7 +134,7 @@ class Stack:
         """
         jobs: tuple[JobName, ...] = ("migrate", "provision", "index")
         self._commands = {**self._commands, **{job: commands[job] for job in jobs if commands is not None}}
-        await _together(self._run_job("migrate"), self._run_job("provision"))
+        await together(self._run_job("migrate"), self._run_job("provision"))
 
     async def replace(
         self, name: ServiceName, command: tuple[str, ...] | None = None, *, new_password: bool = False
@@ -216,6 +210,8 @@ class Stack:
             listening["router"] = listeners.open("http", given.http_host, http_port)
             listening["lineage"] = listeners.open("lineage", given.lineage_host, lineage_port)
         refuse_unfit(await examine_external(local_settings(), credentials, os.environ))
+        if sys.platform.startswith("linux"):
+            self._template = await Template.start(base_environment(os.environ), self.data_dir / "logs" / "template.log")
         urls = await self._start_engines(state, credentials)
         self._wiring = ServiceParameters(
             data_dir=self.data_dir,
@@ -237,13 +233,21 @@ class Stack:
             listeners=listening,
         )
         await self.migrate()
-        self._services = {name: ServiceProcess(name, self._commands[name], self._wiring, state) for name in SERVICES}
+        self._services = {
+            name: ServiceProcess(name, self._commands[name], self._wiring, state, self._template) for name in SERVICES
+        }
         memory, *others = self._services.values()
         await self._start_child(memory)
-        await _together(*(self._start_child(service) for service in others))
+        await together(*(self._start_child(service) for service in others))
+        await self._close_template()
         self._complete = True
         self._write_endpoints()
         self._indexing = asyncio.create_task(self._index())
+
+    async def _close_template(self) -> None:
+        template, self._template = self._template, None
+        if template is not None:
+            await template.close()
 
     def _load_credentials(self) -> Credentials:
         logins = dict.fromkeys((*NATS_USERS, *local_settings().publishers))
@@ -277,7 +281,7 @@ class Stack:
             starts.append(bootstrap(external, credentials.postgres, logs / "postgres.log", shared_server=True))
         starts.extend(self._start_child(engine) for engine in self._engines.values())
         with self._stage("engines"):
-            await _together(*starts)
+            await together(*starts)
         return urls
 
     async def _start_child(self, child: ManagedProcess) -> None:
@@ -291,7 +295,8 @@ class Stack:
 
     def _job(self, name: JobName) -> Program:
         env = environment(name, self._service_parameters())
-        return Program(argv=self._commands[name], env=env, log=self.data_dir / "logs" / f"{name}.log")
+        log_path = self.data_dir / "logs" / f"{name}.log"
+        return Program(argv=self._commands[name], env=env, log=log_path, forker=self._template)
 
     async def _index(self) -> None:
         """Create missing indexes of large projects while the stack runs; without them queries are slower."""

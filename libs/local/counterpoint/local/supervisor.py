@@ -30,6 +30,16 @@ async def wait_all(work: Iterable[Awaitable[None]]) -> None:
             raise outcome
 
 
+async def together(*work: Coroutine[Any, Any, None]) -> None:
+    """Run the work concurrently; the first failure cancels the rest and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for each in work:
+                group.create_task(each)
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+
+
 class Supervisor:
     """Restarts processes. `spawned` is called after each start, `on_ready` when a restarted one is ready."""
 
