@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from agents.developer_memory import Shelf
 from agents.test_developer_attempts import JOB, tried
 from agents.test_developer_sections import EXITS
@@ -80,3 +81,16 @@ async def test_a_stop_for_lack_of_confidence_shows_its_best_offer() -> None:
     assert "This failure is similar, but may be a different one." in (made.text or "")
     assert "> Move the export." in (made.text or "")
     assert 0 < (made.findings.likelihood or 0) < 0.7
+
+
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        ("Error: the state is locked", None),
+        ("org.apache.spark.SparkException: the broadcast is too large", None),
+        ("SinkError: the channel is invalidated", "SinkError"),
+    ],
+)
+def test_a_class_that_tells_nothing_is_no_reason_to_call_two_failures_the_same(error: str, named: str | None) -> None:
+    one, other = (Failure(text, error, signature(error)) for text in ("Monday", "Tuesday"))
+    assert one.common_code(other) == named

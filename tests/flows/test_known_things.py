@@ -107,3 +107,7 @@ def test_a_job_is_known_by_lineage_tables_failures_and_fixes(stack: Stack, proje
         for each in run("entities", CODE)["known"]["relations"]
     }
     assert run("entities", "zeppelin")["known"]["relations"] == []
+    owner = run("ask", "Who owns harbour_tides?")
+    assert "The job prod/harbour_tides is owned by quay. [1]" in owner["result"]
+    assert "| harbour_tides | Quay team | 04:10 |" in owner["result"]
+    assert owner["findings"]["citations"][0]["store"] == "jobs"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from counterpoint.developer.evidence.likeness import rules_out, words_of_error
+from counterpoint.developer.language.codes import is_telling
 from counterpoint.developer.language.words import content_words
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.signature import Signature, headline, parameters, signature
@@ -104,14 +105,14 @@ class Failure:
         return found
 
     def common_code(self, other: "Failure") -> str | None:
-        """Return the first common error code, else the common exception class."""
+        """Return the first common error code, else the common exception class if it tells what has failed."""
         if self.signature is None or other.signature is None:
             return None
         for code in self.signature.codes:
             if code in other.signature.codes:
                 return code
         mine = self.signature.error_class
-        return mine if mine is not None and mine == other.signature.error_class else None
+        return mine if mine is not None and is_telling(mine) and mine == other.signature.error_class else None
 
 
 def failure_of_task(task: SubmitTask) -> Failure:

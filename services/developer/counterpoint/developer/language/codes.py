@@ -32,6 +32,11 @@ def codes_of(failure: str, common: Set[str] = frozenset()) -> tuple[str, ...]:
     return tuple(dict.fromkeys(code for code in found if code not in _GENERIC and code not in common))
 
 
+def is_telling(error_class: str) -> bool:
+    """Return whether a class tells what has failed, unlike `Error` or that of a wrapper."""
+    return normalise(error_class.rpartition(".")[2]) not in _GENERIC
+
+
 def common_codes(fixes: Iterable[tuple[str, str]]) -> frozenset[str]:
     """Return the codes of a wrapper, such as `SparkException`, which do not tell what has failed: those of at least
     `COMMON` errors with different templates, with as many different fixes. `fixes` are errors with their fixes."""
