@@ -197,6 +197,17 @@ async def test_who_may_have_a_token_and_for_what(door: Door, project: str) -> No
     assert await code(house, project, None) == "role"
 
 
+async def test_only_the_router_asks_for_a_principal(door: Door, project: str) -> None:
+    house = door.house
+    await delegated(house, project, "t-1", **DOLLAR)
+    command = IssueEditorToken(task_id="t-1", minutes=60)
+    for caller, rule in (("lineage", "store"), ("manager", "grant"), ("developer", "grant")):
+        asked = CommandRequest(origin=house.standing(project, principal=PERSON), command=command)
+        content = await house.door.command(caller, asked.model_dump_json().encode())
+        reply = CommandReply.model_validate_json(content)
+        assert (reply.token, reply.refusal and reply.refusal.code) == (None, rule), caller
+
+
 async def test_a_token_opens_the_ledger_of_its_task_alone(door: Door, project: str) -> None:
     house = door.house
     await delegated(house, project, "t-1", **DOLLAR)

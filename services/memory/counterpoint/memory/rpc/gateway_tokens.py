@@ -14,6 +14,7 @@ from counterpoint.proto.memory import GatewayToken, Origin
 from counterpoint.proto.replays import sandbox_project
 from counterpoint.proto.tasks import ENDED
 
+_READ_BY_EDITORS = (Access("tasks", "read"), Access("spend", "read"))
 _READ_BY_REPLAYS = (Access("audit", "read"), Access("tasks", "read"))
 _REPLAY = "replay"
 """The caller in whose name the reads of a replay are kept."""
@@ -68,10 +69,15 @@ class GatewayTokens:
 
         Raises `Denied` (`role`, `budget`, `ended`, `label`) or `Permanent` `unknown_task`.
         """
-        grant, _ = await self._authority.authorise(caller, origin, (Access("tasks", "read"),))
+        grant, _ = await self._authority.authorise(caller, origin, _READ_BY_EDITORS)
         principal = await self._authority.asker(origin)
         self._authority.works_with_models(principal, origin.project)
         assert principal is not None
+        for access in _READ_BY_EDITORS:
+            # A service that does not see what a task has spent does not spend for it.
+            rule = diode.read(self._authority.policy, grant, access.store)
+            if rule is not None:
+                raise Denied(rule, f"the right to read {access.store}")
         task = await self._authority.causes.task(grant.project, request.task_id)
         if task is None:
             raise Permanent(ErrorCode.UNKNOWN_TASK, (Problem(field="task_id", problem="is not a task of the project"),))
