@@ -68,7 +68,7 @@ async def use(house: House, project: str = "default", name: str = PERSON) -> Org
 
 
 async def counters(house: House) -> list[tuple[Decimal, Decimal, int, int]]:
-    """What the counters hold: spent and reserved dollars and tokens."""
+    """Return spent and reserved dollars and tokens of each counter."""
     async with house.superuser() as connection:
         rows = await connection.fetch(
             "SELECT usd, reserved_usd, tokens, reserved_tokens FROM organisation_spending ORDER BY limit_id, since"
@@ -112,14 +112,16 @@ async def test_a_refusal_leaves_nothing_at_any_level(asking: Gateway, door: Door
     project = projects[0]
     memory = await working(door, project, "t-1")
     await project_limit(door.house, project, tokens=10**6)
-    await limit(door.house, tokens=30)
-    with pytest.raises(Denied, match="tokens at most for this call; less of the limit of the organisation is left"):
+    await limit(door.house, projects, tokens=30)
+    with pytest.raises(
+        Denied, match="tokens at most for this call; less of the limit of the organisation some is left"
+    ):
         await generated(asking, memory, "k")
     assert await spent(door.house, project) == {}
     assert await door.house.body(project, "spend", "t-1") is None
     ((_, _, before, reserved),) = await counters(door.house)
     assert reserved == 0
-    await limit(door.house, tokens=10**6)
+    await limit(door.house, projects, tokens=10**6)
     await generated(asking, memory, "k")
     (of_project,) = (await spent(door.house, project)).values()
     ((_, _, tokens, reserved),) = await counters(door.house)
@@ -179,7 +181,7 @@ async def test_a_limit_in_dollars_refuses_a_model_without_a_price(
 
 async def test_a_new_period_begins_at_nothing(asking: Gateway, door: Door, projects: list[str]) -> None:
     memory = await working(door, projects[0], "t-1")
-    await limit(door.house, tokens=10**6, period="day")
+    await limit(door.house, projects, tokens=10**6, period="day")
     await generated(asking, memory, "k", max_tokens=20)
     async with door.house.superuser() as connection:
         # Yesterday's counter, of a limit that was set the day before.

@@ -57,7 +57,7 @@ def is_replaced(each: Document) -> bool:
 
 
 def immutable(found: list[Document]) -> Fields:
-    """What may not change of each object, by kind and name."""
+    """Return the immutable fields of each object, by kind and name."""
     fields: Fields = {}
     for each in found:
         kind, spec = each["kind"], each.get("spec", {})
@@ -72,7 +72,7 @@ def immutable(found: list[Document]) -> Fields:
 
 
 def refusals(before: list[Document], after: list[Document]) -> list[str]:
-    """What of an upgrade a cluster refuses, or what it loses."""
+    """Return the changes of an upgrade that a cluster refuses, and its losses."""
     old, new = immutable(before), immutable(after)
     found = [f"{kind} {name}" for kind, name in old.keys() & new.keys() if old[kind, name] != new[kind, name]]
     # Volumes belong to a StatefulSet by its name.

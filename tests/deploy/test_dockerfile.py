@@ -166,7 +166,7 @@ def _user(pid: int | None) -> str:
 
 
 def _own(place: Place) -> list[Path]:
-    """What belongs to the user of the images."""
+    """Return the paths that belong to the user of the images."""
     user, group = map(int, stages()["server"].only("USER").split(":"))
     found = ((path, path.lstat()) for path in place.folder.rglob("*"))
     return [path for path, status in found if (status.st_uid, status.st_gid) == (user, group)]

@@ -64,7 +64,7 @@ def printed(done: Result) -> dict[str, dict[str, Any]]:
 
 
 def signed(command: Command, tls: Certificates) -> dict[str, dict[str, Any]]:
-    """What is printed for a CA."""
+    """Return the printed certificates of a CA."""
     return printed(command("kubernetes", "secrets", "--nats-ca", tls.ca, "--nats-ca-key", tls.key("ca")))
 
 

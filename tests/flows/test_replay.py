@@ -143,7 +143,6 @@ async def test_another_model_makes_no_difference_to_a_task_that_called_none(task
     assert "no step of task again called a model" in done.output
     for words, problem in (
         (("again", "--budget", "1"), "need --model"),
-        (("--all", "--model", "openai/gpt-4o"), "replays one task"),
         (("again", "--model", " "), "the name of a model"),
         (("again", "--model", "openai/gpt-4o", "--budget", "inf"), "an amount in US dollars"),
     ):

@@ -341,7 +341,7 @@ QUESTIONS = (
 
 
 def estimate(body: Any) -> int:
-    """What is reserved for a call, in tokens."""
+    """Return the tokens that are reserved for a call."""
     return 64 + int(body["max_tokens"]) + sum(len(each["content"].encode()) + 16 for each in body["messages"])
 
 

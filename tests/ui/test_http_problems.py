@@ -56,6 +56,8 @@ async def test_a_principal_without_a_role_in_the_project_is_refused_everywhere(f
         "/v1/documents": {"source": "a", "text": "x"},
         "/v1/links": {"relation": "same", "tasks": ["a", "b"]},
         "/v1/incident-settings": {"quiet_s": 60},
+        "/v1/delegations": {"to": "x", "until": "2099-01-01T00:00:00Z"},
+        "/v1/limits/organisation": {"tokens": 1},
         "/v1/tasks/{task_id}/replay/calls": {
             "key": "x",
             "deadline_s": 1,
@@ -70,7 +72,7 @@ async def test_a_principal_without_a_role_in_the_project_is_refused_everywhere(f
             "queries": [{"op": "get", "store": "tasks", "id": "x"}],
         },
     }
-    query = {"item": "x", "name": "x", "relation": "same", "task": ["a", "b"]}
+    query = {"item": "x", "name": "x", "relation": "same", "task": ["a", "b"], "to": "x"}
     async with front.as_principal("elsewhere", projects=["billing"]) as elsewhere:
         for method, path in OPERATIONS:
             response = await elsewhere.request(

@@ -78,6 +78,9 @@ def _is_refusal(error: BaseException) -> bool:
 
 def _is_tls(settings: BusSettings, error: BaseException) -> bool:
     # Of a client without the certificate that it asks for, a server only closes the connection.
-    closed = isinstance(error, ConnectionResetError | nats.errors.UnexpectedEOF) and settings.nats_ca is not None
+    closed = (
+        isinstance(error, ConnectionResetError | BrokenPipeError | nats.errors.UnexpectedEOF)
+        and settings.nats_ca is not None
+    )
     text = str(error).lower()
     return closed or isinstance(error, ssl.SSLError | FileNotFoundError) or "certificate" in text or "tls" in text
