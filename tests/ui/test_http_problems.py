@@ -56,7 +56,10 @@ async def test_a_principal_without_a_role_in_the_project_is_refused_everywhere(f
         "/v1/documents": {"source": "a", "text": "x"},
         "/v1/links": {"relation": "same", "tasks": ["a", "b"]},
         "/v1/incident-settings": {"quiet_s": 60},
-        "/v1/approvals/{approval_id}": {"decision": "approved", "sha256": "0" * 64},
+        "/v1/approvals/{approval_id}": {
+            "decision": "approved",
+            "artifact_sha256": "0000000000000000000000000000000000000000000000000000000000000000",
+        },
         "/v1/delegations": {"to": "x", "until": "2099-01-01T00:00:00Z"},
         "/v1/limits/organisation": {"tokens": 1},
         "/v1/tasks/{task_id}/replay/calls": {
