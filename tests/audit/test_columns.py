@@ -65,6 +65,8 @@ UNAUDITED = {
     "blobs": "content is addressed by its hash, which is compared when it is read",
     "blob_parts": "content is addressed by its hash, which is compared when it is read",
     "lease": "the active memory process",
+    "organisation_spending": "counters of limits; counted anew from the calls if they are missing",
+    "organisation_reservations": "calls under way, released when they end",
     "projects": "the last position in the order of each project; the positions of its rows are compared",
     "extracted": "progress of the knowledge graph",
     "sources": "read sets that earlier releases deleted; not read for commits that have a read set",

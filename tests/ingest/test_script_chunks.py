@@ -119,7 +119,7 @@ def test_what_only_typescript_has_is_known_with_jsx_and_without(source: str, con
 
 
 def test_a_program_that_is_too_long_is_cut_as_text_and_says_so() -> None:
-    chunked = chunk("x();\n" * (SCRIPT_LIMIT_CHARS // 5 + 1), "javascript")
+    chunked = chunk("x(); y(); z();\n" * (SCRIPT_LIMIT_CHARS // 15 + 1), "javascript")
     assert chunked.type == "javascript"
     assert chunked.problem == "not read as JavaScript but as plain text: longer than 524288 characters"
 
@@ -147,5 +147,5 @@ def test_what_takes_for_ever_to_parse_is_cut_as_text_and_nobody_waits_for_it(mon
 
 
 def test_a_program_of_the_greatest_length_is_parsed() -> None:
-    source = ("{a:1}\n" * SCRIPT_LIMIT_CHARS)[:SCRIPT_LIMIT_CHARS]
+    source = ("{a:1}{a:1}\n" * SCRIPT_LIMIT_CHARS)[:SCRIPT_LIMIT_CHARS]
     assert chunk(source, "javascript").problem is None
