@@ -13,7 +13,7 @@ OWNER_COLUMNS = frozenset((*_ENGLISH, *_GERMAN, "responsible", "accountable", "i
 _CELL = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r"\s*:?-{2,}:?\s*")
 _WORD = re.compile(r"[^\W\d_]+")
-_IN_BRACKETS = re.compile(r"\s+\([^()]*\)")
+_IN_BRACKETS = re.compile(r"(?<!\s)\s++\([^()]*\)")
 _EMPTY = frozenset({"", "-", "–", "—", "?", "n/a", "tbd", "none"})
 _HEAD_WORDS = 4
 
@@ -72,8 +72,8 @@ def _cells(line: str) -> list[str]:
 
 def _plain(cell: str) -> str:
     """Return the text of a cell; underscores inside a name are kept."""
-    text = re.sub(r"(?<!\w)[`*_]{1,3}|[`*_]{1,3}(?!\w)", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", cell))
-    return re.sub(r"<[^>]*>", "", text).replace("\\|", "|").strip()
+    text = re.sub(r"(?<!\w)[`*_]{1,3}|[`*_]{1,3}(?!\w)", "", re.sub(r"\[([^\[\]]*)\]\([^)]{0,500}\)", r"\1", cell))
+    return re.sub(r"<[^<>]*>", "", text).replace("\\|", "|").strip()
 
 
 def _names_owners(head: str) -> bool:

@@ -70,14 +70,14 @@ _FORMS: Mapping[str, re.Pattern[str]] = {
     "us_ssn": re.compile(r"\d{3}-\d{2}-\d{4}"),
     "us_itin": re.compile(r"\d{3}-\d{2}-\d{4}"),
     "es_nif": re.compile(r"[XYZ]-?\d{7}-?[A-Z]|\d{7,8}-[A-Za-z]"),
-    "ethereum_address": re.compile(r"0x(?=.*[a-f])(?=.*[A-F]).+"),
+    "ethereum_address": re.compile(r"0x(?=.{0,39}[a-f])(?=.{0,39}[A-F]).+"),
 }
 """Forms in which people, but not machines, write such a number."""
 
 _BEFORE, _AFTER = 64, 32
 _TAG = re.compile(r"\[?redacted:[a-z0-9_]+(?::[0-9a-f]{16})?\]?")
 """A redaction tag, whose word is not a cue."""
-_LABEL = re.compile(r"([A-Za-z][\w.-]*)[\"']?\s{0,2}(?P<sign>[=:@]?)\s{0,2}[\"'(\[{]{0,2}$")
+_LABEL = re.compile(r"([A-Za-z][\w.-]{0,63})[\"']?\s{0,2}(?P<sign>[=:@]?)\s{0,2}[\"'(\[{]{0,2}$")
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _ALONE = re.compile(r"(?<![\w./@-])[A-Za-z]+(?:/[A-Za-z]+)?(?![\w/@-]|\.\w)")
 

@@ -29,7 +29,6 @@ _MACHINE_HOST = re.compile(r".*\.iam\.gserviceaccount\.com|.*\.svc\.cluster\.loc
 _NODES = frozenset(["rabbit", "celery", "ejabberd", "emqx", "couchdb", "riak", "worker", "default", "flower", "node"])
 """Prefixes of node names that look like addresses: `celery@worker1.example.com`."""
 _PARTS = re.compile(r"[-_]")
-_NUMBER = re.compile(r"\d+$")
 
 
 def is_nobody(name: str, host: str) -> bool:
@@ -45,6 +44,6 @@ def is_nobody(name: str, host: str) -> bool:
 
 
 def _is_role(part: str) -> bool:
-    bare = _NUMBER.sub("", part)
+    bare = part.rstrip("0123456789")
     words = _PARTS.split(bare)
     return bare in _HEADS or words[0] in _HEADS or words[-1] in _HEADS

@@ -64,7 +64,7 @@ _SHAPE = re.compile(
     r"(?:[$@%]\{|\$\(|\$[A-Za-z_]|\{\{|%\(|%[sd]\b|\{[A-Za-z_]*\}?$)"  # a variable, a template
     r"|<[^<>]*>?$|<[^<>]*>[\w.:/-]{0,64}(?:<[^<>]*>)?$"  # a blank
     r"|[\[({]?[A-Za-z_][\w.]*[(\[]"  # a call or a lookup, or a list of them
-    r"|[A-Za-z][A-Za-z0-9+.-]*://|(?:\.{0,2}/[\w.:#-]+){2,}/?$"  # a place
+    r"|[A-Za-z][A-Za-z0-9+.-]*://|(?:\.{0,2}/[\w.:#-]++){2,}/?$"  # a place
     r"|\[[\w ,.-]+\]$|<<[\w .-]+>>$|@[\w.]+@$|#\{|![A-Za-z]{3,}\b|arn:aws|urn:[a-z0-9-]{2,32}:"
     r"|_(?-i:[A-Z][A-Z0-9-]*)_$"  # set in italics
     r"|.{0,12}\.\.\..{0,6}$|[\w.-]+=\S*&[\w.-]+=\.{3}$"  # cut out
@@ -82,7 +82,7 @@ _ENCRYPTED = re.compile(r"\{cipher\}|ENC\([A-Za-z0-9+/=]+\)?$|ENC\[AES256_GCM,|v
 """The start of an encrypted value: of Spring Cloud Config, Jasypt, SOPS or Vault."""
 _PUBLIC_NKEY = re.compile(r"[ACNOUX][A-Z2-7]{55}")
 """A public NATS key; a seed begins with `S`."""
-_CALL = re.compile(r"[A-Za-z_][\w.]*[(\[]")
+_CALL = re.compile(r"(?<![\w.])(?>[\w.]*?[A-Za-z_])[\w.]*+[(\[]")
 _CLOSERS = "\"'`.,;:!?()[]{}*>\\ "
 _TYPE = re.compile(
     r"\(?(?=[A-Za-z0-9]{10})(?:(?:OAuth2|Saml2|X509|Pkcs\d\d?|Sha\d{1,3}|Base64|Http2|V\d|[A-Z])(?:[a-z]{2,})?){3,}"

@@ -23,7 +23,7 @@ KEPT_SHARE, SHARED_WORDS = 0.5, 0.6
 """Minimum share of lines that are kept, and of the words of a line that are in what the model was given."""
 _ATTEMPTS = 20
 _WORD = re.compile(r"[^\W_]+(?:[._:/@#+-]+[^\W_]+)*")
-_LINK = re.compile(r"!?\[[^\]]*\]\s*[(\[:]|<\s*[a-z/!]|://|\bwww\.|\b(?:mailto|data|javascript):", re.IGNORECASE)
+_LINK = re.compile(r"\]\s*[(\[:]|<\s*[a-z/!]|://|\bwww\.|\b(?:mailto|data|javascript):", re.IGNORECASE)
 _OPENING_WORDS = """the a an this that these those it its they there he she we one no nothing none nobody all each both
 some in on at to of for from with without by after before since while when until if as and but or not still now then
 open done was were is are das der die ein eine es sie er wir nach vor seit wenn bis und aber oder nicht kein keine"""

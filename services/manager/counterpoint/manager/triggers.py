@@ -19,7 +19,7 @@ CONFIDENT = 0.6
 _ADDRESSED = r"\b(?:please|bitte|now|just|then|so|ok|okay|you|claude|agent|should|must|can|could|would|to|and)\s+"
 _OBJECT = r"(?:it|this|that|the (?:task|incident|case|problem|issue|work)|here|for me|now|please|yourself|control)"
 _TAKE_OVER = re.compile(
-    rf"(?:^|[.!?,:;\n–-]\s*|{_ADDRESSED})(?P<asked>take (?:(?:it|this|that) )?over"
+    rf"(?:^|[.!?,:;\n–-][^\S\n]*|{_ADDRESSED})(?P<asked>take (?:(?:it|this|that) )?over"
     rf"(?=\s*(?:$|[.!?,;:\n–-])|\s+(?:{_OBJECT}|from here|and|with)\b))"
     r"|\b(?:bitte |du )(?P<bitte>übernehmen|übernimm|übernimmst)\b"
     r"|\b(?P<das>übernimm (?:das|bitte|den (?:fall|auftrag)|die (?:aufgabe|sache)))\b",
@@ -30,6 +30,7 @@ _NOT_ASKED = re.compile(
     r"|before|until|when|if|nicht)\b[^.!?,\n]*$",
     re.IGNORECASE,
 )
+_CLAUSE_CHARS = 200
 _SEVERAL = (
     r"(?:all|every|each|both|several|multiple|many|various|different|other|two|three|four|five|\d{1,3}"
     r"|alle[nr]?|jede[nsr]?|mehrere[nr]?|beide[nr]?|verschiedene[nr]?|zwei|drei)"
@@ -86,7 +87,7 @@ def trigger_of(history: TaskHistory, message: TaskWorked) -> Trigger | None:
 def asks_take_over(text: str) -> bool:
     """Return whether a text asks its reader to take over, rather than telling of something that does."""
     starts = (match.start(match.lastgroup or 0) for match in _TAKE_OVER.finditer(text))
-    return any(not _NOT_ASKED.search(text[:start]) for start in starts)
+    return any(not _NOT_ASKED.search(text[max(0, start - _CLAUSE_CHARS) : start]) for start in starts)
 
 
 def only_asks_take_over(instruction: str) -> bool:

@@ -42,7 +42,7 @@ _NOTE = (
     "counterpoint.cli.ingest.provider_index; the packages are published by the Apache Software Foundation under the "
     "Apache License 2.0. Rows without a version were written by hand."
 )
-_IN_BRACKETS = re.compile(r"^(.*?)\s*\(([^()]+)\)\s*$")
+_IN_BRACKETS = re.compile(r"(.*)\(([^()]+)\)\s*$")
 
 
 def row(package: ProviderPackage) -> Provider:
@@ -141,7 +141,7 @@ def _own(each: Provider) -> tuple[str, ...]:
 def _spoken_names(name: str) -> list[str]:
     """Return the spoken forms of a name: without brackets, their content, and each without its vendor."""
     bracketed = _IN_BRACKETS.match(name)
-    whole = bracketed.groups() if bracketed else (name,)
+    whole = tuple(map(str.strip, bracketed.groups())) if bracketed else (name,)
     bare = [rest for each in whole for rest in [_without_vendor(each)] if rest]
     return [each for each in dict.fromkeys((*whole, *bare)) if _plain(each)]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from counterpoint.card.inert import block_text
 from counterpoint.cli.lessons.front_matter import PageError
 
-_HEADING = re.compile(r"(#{1,3})\s+(.*?)\s*$")
+_HEADING = re.compile(r"(#{1,3})\s+(.*)")
 _LABEL = re.compile(r"\*\*([^*]+)\*\*\s*$")
 _ITALICS = re.compile(r"\*(?!\*).*\*\s*$")
-_OPEN = re.compile(r"(`{3,})\s*([a-z]*)\s*$")
+_OPEN = re.compile(r"(`{3,})\s*+([a-z]*)\s*$")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def parts(lines: Sequence[str], offset: int) -> Iterator[Part]:
             yield Labelled(label[0], label[1], text)
             label = None
         elif heading := _HEADING.match(line):
-            yield Heading(number, len(heading[1]), heading[2])
+            yield Heading(number, len(heading[1]), heading[2].strip())
         elif labelled := _LABEL.match(line):
             label = (number, labelled[1].strip())
         elif _ITALICS.match(line):

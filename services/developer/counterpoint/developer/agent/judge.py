@@ -12,8 +12,9 @@ from counterpoint.developer.rag.run import Draft, Sentence
 from counterpoint.developer.rag.validate import verdicts_of
 
 _LINK = re.compile(
-    r"!?\[[^\]]*\]\s*[(\[:]|<[a-z/!][^>]*>?|\b[a-z][a-z0-9+.-]*://\S+|\bwww\.\S+|\b(?:mailto|data|javascript):\S+"
-    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}/\S*",
+    r"(?:!?\[[^\[\]]{0,300})?\]\s*[(\[:]|<[a-z/!][^<>]*>?|(?:\b[a-z][a-z0-9+.-]{0,31})?://\S+|\bwww\.\S+"
+    r"|\b(?:mailto|data|javascript):\S+|(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+"
+    r"|(?<![\w-])(?<![\w-]\.)[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}/\S*",
     re.IGNORECASE,
 )
 """Text that a renderer of markdown turns into a link or an image, or fetches by itself."""

@@ -28,7 +28,7 @@ def summary_of(headings: Sequence[str], steps: Sequence[str]) -> str | None:
 
 def _beginning(step: str) -> str:
     """Return the first clause of a step, without its number."""
-    body = _MARK.sub("", step, count=1) if _MARK.match(step) else step
+    body = step[mark.end() :] if (mark := _MARK.match(step)) else step
     return _cut(_CLAUSE.split(body.strip(), maxsplit=1)[0], _STEP_CHARS)
 
 

@@ -6,7 +6,7 @@ from counterpoint.developer.language.words import content_words
 
 _NUMBER = re.compile(r"(?<![\w.−-])(?:[-−](?=\.?\d))?\.?\d+(?:[.,:/-]\d+)*(?:\s?[%‰]|\b)(?!\w)")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_IDENTIFIER = re.compile(r"\b(?:\w+(?:[_./:-]\w+)+|[a-z]+[A-Z]\w*|[A-Z]{2,}\w*\d\w*|\w*\d\w*[A-Za-z]\w*)\b")
+_IDENTIFIER = re.compile(r"\b(?:\w+(?:[_./:-]\w+)+|[a-z]+[A-Z]\w*|[A-Z]{2}\w*\d\w*|[^\W\d]*+\d\w*[A-Za-z]\w*)\b")
 _PERCENT = re.compile(r"\s?per\s?cent\b", re.IGNORECASE)
 _PLAIN = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)+|(?:[A-Za-z]\.)+[A-Za-z]|[\W\d]+")
 _DAY = re.compile(
@@ -14,7 +14,7 @@ _DAY = re.compile(
     r"|\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
     r"(?:uary|ruary|ch|il|e|y|ust|t|tember|ober|ember)?\b"
 )
-_FOREIGN = re.compile(r"[^\W\d_]*[^\W\d_a-zA-Z][^\W\d_]*")
+_FOREIGN = re.compile(r"(?<![^\W\d_])[^\W\d_]*[^\W\d_a-zA-Z][^\W\d_]*")
 
 _JOINED = re.compile(r"[^\W_]+(?:[-_./:]+[^\W_]+)*")
 _JOINT = re.compile(r"[-_.\d]")

@@ -8,16 +8,21 @@ import Stemmer  # type: ignore[import-not-found]
 
 _WORD = re.compile(r"[a-zäöüß]+")
 _STEMMER = Stemmer.Stemmer("german")
-_RESTART = re.compile(r"\b(?:neu|wieder|erneut)\W+(?:zu)?(?:ge)?start\w*|\bstart\w+\b[^.?!]*\bneu\b", re.IGNORECASE)
+_RESTART = re.compile(
+    r"\b(?:neu|wieder|erneut)\W+(?:zu)?(?:ge)?start\w*|\bstart\w+\b[^.?!]{0,200}\bneu\b", re.IGNORECASE
+)
 """The separable verb "neu starten"."""
 _PREFIXES = frozenset(("ab", "an", "auf", "aus", "ein", "fest", "frei", "her", "hin", "hoch", "los", "nach", "um",
                        "vor", "weg", "weiter", "zu", "zurück"))  # fmt: skip
 """Prefixes of separable verbs, which end the clause ("bewahren wir ... auf")."""
 _CLAUSE_END = re.compile(r"[.,;:?!\n]")
+_TOKEN = re.compile(r"(?<![\w./:@=-])[\w./:@=-]*\w")
 _VERB_ENDING = re.compile(r"(?:est|et|st|en|e|t)$")
 _LINKS = ("", "s", "es", "n", "en", "e", "er")
 _LEAST = 4
 """Minimum letters of a part of a compound."""
+_MOST = 64
+"""Maximum letters of a compound; longer words are data."""
 _SHARED_WORDS = frozenset(
     ("am", "an", "also", "bin", "da", "den", "des", "die", "in", "so", "war", "was", "man", "oder", "index", "alarm",
      "parallel", "version", "server", "name", "minute", "problem", "variable", "probe", "er", "hat", "um", "ja", "du",
@@ -85,6 +90,8 @@ def english_words(word: str) -> tuple[str, ...]:
     lowered = word.lower()
     if (known := _english_of_stem(lowered)) is not None:
         return known
+    if len(lowered) > _MOST:
+        return ()
     for cut in range(len(lowered) - _LEAST, _LEAST - 1, -1):
         head, last = lowered[:cut], _english_of_stem(lowered[cut:])
         if last is None:
@@ -127,7 +134,7 @@ def english(text: str) -> str | None:
         return None
     parts = ["restart"] if restarts(text) else []
     verbs = separated_verbs(text)
-    for token in re.findall(r"[\w./:@=-]*\w", text):
+    for token in _TOKEN.findall(text):
         lowered = token.lower()
         if not _WORD.fullmatch(lowered):
             parts += (

@@ -35,11 +35,11 @@ KINDS = (
     ),
     _kind(
         "moment",
-        (r"\b(?:who|which|what|where|when|how (?:many|much))\b[^.?!]*\b(?:right now|at the moment|tonight"
+        (r"\b(?:who|which|what|where|when|how (?:many|much))\b[^.?!]{0,200}\b(?:right now|at the moment|tonight"
          r"|this (?:very )?(?:minute|moment)|most recently|(?:the )?last time)\b",
          r"\bwhen did (?:we|somebody|anybody|you)\b",
-         r"\b(?:wer|welche\w?|was|wo|wann|wie ?viele?)\b[^.?!]*\b(?:gerade|derzeit|momentan|zurzeit|heute nacht|zuletzt"
-         r"|das letzte mal)\b"),
+         r"\b(?:wer|welche\w?|was|wo|wann|wie ?viele?)\b[^.?!]{0,200}\b(?:gerade|derzeit|momentan|zurzeit"
+         r"|heute nacht|zuletzt|das letzte mal)\b"),
         (r"(?!)",), strict=True,
     ),
     _kind(
@@ -80,9 +80,9 @@ KINDS = (
         (r"\bhow (?:long|often|soon|old)\b", r"\bhow many (?:seconds|minutes|hours|days|weeks|months)\b",
          r"\b(?:timeout|ttl|interval|retention)\b", r"\bwie (?:lange|oft)\b",
          r"\bwie viele (?:sekunden|minuten|stunden|tage|wochen)"),
-        (rf"\b\d[\d.,]*\s?-?{_PERIOD}\b",
+        (rf"\b\d[\d.,]{{0,30}}\s?-?{_PERIOD}\b",
          r"\b(?:hourly|daily|weekly|monthly|nightly|every|immediately|never|täglich|stündlich|wöchentlich|nächtlich)\b",
-         r"(?:timeout|ttl|retention|interval|seconds|minutes|hours|days)\w*['\"]?\s*[:=]\s*['\"]?\d"),
+         r"(?:timeout|ttl|retention|interval|seconds|minutes|hours|days)\w{0,40}['\"]?\s{0,4}[:=]\s{0,4}['\"]?\d"),
     ),
     _kind(
         "number",
@@ -111,7 +111,7 @@ PERMISSION = re.compile(
 )
 """Yes-or-no questions."""
 OURS = re.compile(
-    r"\b(?:who|which|what|where|when|how (?:many|much|big|large))\b[^?]*?"
+    r"\b(?:who|which|what|where|when|how (?:many|much|big|large))\b[^?]{0,200}?"
     r"\b(?:(?:do|did|are|have) we (?:have|had|run|running|keep|pay|paying|own|host|hosting|store)\b(?! to\b)"
     r"|(?:is|are|was|were) our\b)"
     r"|\bbei uns\b|\bhaben wir\b|\b(?:ist|sind|liegen|laufen|steht|stehen) unsere?\b",

@@ -21,7 +21,7 @@ from counterpoint.developer.language.words import content_words
 
 _WORD = re.compile(r"[a-zäöüß]{2,}")
 _DIGIT = re.compile(r"(?<![\w.,:/-])\d(?![\w.,:/-]|\. )")
-_JOINED = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b|\b\w*[a-z][A-Z]\w*\b|\b\w*\d\w*\b|\w+(?:[._/:=]\w+)+")
+_JOINED = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b|\b\w*[a-z][A-Z]\w*\b|\b\w*\d\w*\b|\b\w+(?:[._/:=]\w+)+")
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ ANSWERED_SHARE = 1 / 3
 PART_WORDS = 2
 """Minimum number of content words of a part of a question."""
 _PARTS = re.compile(
-    r"\?\s+(?:(?:and|und|also|außerdem)\b,?)?|,?\s+(?:and|und)\s+(?=(?:who|whom|whose|what|which|when|where|how|why|is|are"
+    r"\?\s+(?:(?:and|und|also|außerdem)\b,?)?|(?<!\s),?\s++(?:and|und)\s+(?=(?:who|whom|whose|what|which|when|where|how|why|is|are"
     r"|can|may|do|does|wer|wem|was|welche\w*|wann|wo|wie|warum|wieso|ist|sind|darf|kann|muss)\b)",
     re.IGNORECASE,
 )

@@ -30,13 +30,13 @@ _SUBORDINATE = re.compile(
     re.IGNORECASE,
 )
 _PASSIVE = re.compile(
-    r"^(?P<object>.+?)\s+(?:must|may|should|shall|can|is|are)\s*(?:not|never)\s+(?:to )?be\s+"
+    r"^(?P<object>.+?) (?:must|may|should|shall|can|is|are) ?(?:not|never) (?:to )?be "
     r"(?P<verb>\w+ed|\w+n|\w+t)\b(?P<rest>.*)$",
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 _CLAUSE = re.compile(r"[,;:()]\s+|\b(?:and|or|und|oder|then|dann)\b|\s[–—-]+\s", re.IGNORECASE)
-_CODE = re.compile(r"`+([^`\n]+)`+")
+_CODE = re.compile(r"(?<!`)`++([^`\n]+)`+")
 _OBJECT_END = re.compile(
     r"\b(?:of|in|into|on|onto|with|from|by|at|for|to|before|after|that|which|who|using|via|over|through|so|as|because|if"
     r"|when|until|while|during|von|im|in|mit|aus|auf|bei|für|durch|über|nach|vor|bis|damit|sobald)\b",
@@ -58,7 +58,7 @@ def forbidden_act(constraint: str) -> ForbiddenAct | None:
     """Return the act that a constraint forbids; None if it forbids none, or only under a condition."""
     if not _NEGATION.search(constraint) or _CONDITION.search(constraint):
         return None
-    if passive := _PASSIVE.match(constraint.strip()):
+    if passive := _PASSIVE.match(" ".join(constraint.split())):
         said = f"{passive['verb']} {passive['object']} {passive['rest']}"
     else:
         said = _NEGATION.sub(" ", constraint)

@@ -11,10 +11,11 @@ from counterpoint.developer.evidence.providers import ProviderLookup
 from counterpoint.proto.providers import Provider, plain_name
 
 _CLASS = re.compile(r"\b\w+(?:(?i:operator|sensor)|Hook)\b")
-_PACKAGE = re.compile(r"\b(?:[a-z0-9]+-)*airflow-providers?(?:-[a-z0-9]+)*", re.IGNORECASE)
+_PACKAGE = re.compile(r"\b(?:[a-z0-9]{1,40}-){0,4}airflow-providers?(?:-[a-z0-9]+)*", re.IGNORECASE)
 _MODULE = re.compile(r"\bairflow\.providers\.([a-z0-9_]+(?:\.[a-z0-9_]+)*)", re.IGNORECASE)
 _GENERAL = re.compile(
-    r"(?:\w*(?:bash|python|shell|subprocess|callable)\w*[\s_-]*(?:operator|sensor|task|decorator)s?|@task)\b",
+    r"(?:(?<!\w)(?>\w*?(?:bash|python|shell|subprocess|callable))\w*(?:[\s-][\s_-]*+)?"
+    r"(?:operator|sensor|task|decorator)s?|@task)\b",
     re.IGNORECASE,
 )
 _STAND_IN = re.compile(
@@ -22,9 +23,9 @@ _STAND_IN = re.compile(
     r"\b(?:provider|operator|sensor|hook|plugin)s?\b",
     re.IGNORECASE,
 )
-_PROVIDED = re.compile(r"\w*(?:provider|operator|sensor|hook|plugin)s?\b", re.IGNORECASE)
+_PROVIDED = re.compile(r"(?:provider|operator|sensor|hook|plugin)s?\b", re.IGNORECASE)
 _CODE = re.compile(
-    r"```|~~~|^\s*(?:>>>|def \w+\(|class \w+[(:]|import \w+|from [\w.]+ import |with DAG\b|@\w+(?:\(|$)"
+    r"```|~~~|^[^\S\n]*(?:>>>|def \w+\(|class \w+[(:]|import \w+|from [\w.]+ import |with DAG\b|@\w+(?:\(|$)"
     r"|\w+ *= *\w+\(|#!|\$ \w)|\bDAG\(|\b\w+(?:Operator|Sensor|Hook)\(",
     re.MULTILINE,
 )

@@ -30,7 +30,7 @@ _ABBREVIATED = re.compile(
 _MARKS = re.compile(rf"(?:\s*{MARK.pattern})+")
 _NUMBERS = re.compile(r"\d+")
 _BLOCKS = ("- ", "|")
-_BEFORE_SIGN = re.compile(r"\s+(?=[.,;:!?](?:\s|$))")
+_BEFORE_SIGN = re.compile(r"(?<!\s)\s++(?=[.,;:!?](?:\s|$))")
 _DECLINED = re.compile(rf"\W*{NO_ANSWER}\b", re.IGNORECASE)
 _WORD = re.compile(r"\w")
 

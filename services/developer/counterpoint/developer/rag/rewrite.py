@@ -14,7 +14,7 @@ _BEST = 3
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _PART = re.compile(r"[,;:?]?\s(?:and|or|as well as|then)\s|[,;?]\s|:\s", re.IGNORECASE)
-_WORD = re.compile(r"[\w./:-]*\w")
+_WORD = re.compile(r"(?<![\w./:-])[\w./:-]*\w")
 _INTERROGATIVE = re.compile(
     r"\b(?:who|whom|whose|what|when|where|which|why|how|is|are|does|do|did|can|could|should)\b", re.IGNORECASE
 )
@@ -32,7 +32,7 @@ _CHATTER = re.compile(
     re.IGNORECASE,
 )
 """Greetings, thanks and asides, which are not part of a question."""
-_THANKS = re.compile(r"[,;]?\s*\b(?:please|thanks|thank you|many thanks)\b[^?]*(?=\?|$)", re.IGNORECASE)
+_THANKS = re.compile(r"[,;]? ?\b(?:please|thanks|thank you|many thanks)\b[^?]*(?=\?|$)", re.IGNORECASE)
 
 
 def rewrite(question: str, previous: SearchQuery, hits: Sequence[Hit], rewrites: int) -> SearchQuery | None:

@@ -21,7 +21,7 @@ def parse_time(text: str) -> datetime:
 
     Raises `ValueError`.
     """
-    stripped = re.sub(r"\[[^\]]*\]$", "", text.strip())
+    stripped = re.sub(r"\[[^\[\]]*\]$", "", text.strip())
     stripped = stripped[:-1] + "+00:00" if stripped[-1:] in ("z", "Z") else stripped
     moment = datetime.fromisoformat(stripped)
     try:

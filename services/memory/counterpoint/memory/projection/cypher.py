@@ -23,6 +23,7 @@ _TOKEN = re.compile(
     | (?P<name>`[^`]*`)
     | (?P<word>[^\W\d]\w*)
     | (?P<number>\d[\w.]*)
+    | (?P<open>(?:/\*|['"`]).*)
     | (?P<sign>.)""",
     re.VERBOSE | re.DOTALL,
 )
@@ -99,8 +100,8 @@ def _words(query: str) -> Iterator[str]:
         match token.lastgroup:
             case "word":
                 yield token.group()
-            case "sign" if token.group() in "'\"`":
-                raise refused("contains an unterminated string")
+            case "open":
+                raise refused("contains an unterminated string, quoted name or comment")
             case "sign" if token.group() == ";" and query[token.end() :].strip():
                 raise refused("must be one statement")
             case _:

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
-_NAME = re.compile(r"^-- name: *(.*?) *$", re.MULTILINE)
+_NAME = re.compile(r"^-- name:(.*)$", re.MULTILINE)
 _LEGAL = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -30,7 +30,7 @@ def parse_statements(text: str) -> Mapping[str, str]:
     if _without_comments(head):
         raise ValueError(f"SQL before the first name: {_without_comments(head)[:60]}")
     statements: dict[str, str] = {}
-    for name, statement in zip(parts[::2], parts[1::2], strict=True):
+    for name, statement in zip(map(str.strip, parts[::2]), parts[1::2], strict=True):
         if not _LEGAL.fullmatch(name):
             raise ValueError(f"{name!r} is not a legal name of a statement")
         if name in statements:

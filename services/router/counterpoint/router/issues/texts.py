@@ -17,7 +17,7 @@ from counterpoint.router.notify.summary import TEXT_CHARS, IncidentSummary, shor
 RESULT_CHARS, STEP_CHARS, STEPS = 16_000, 200, 50
 """Bounds of a plan: a body stays below the 65,536 characters that GitHub takes."""
 STATUS_PREFIX = "counterpoint: "
-_HEADING = re.compile(r" {0,3}#{1,6}\s+(.*?)\s*#*\s*$")
+_HEADING = re.compile(r" {0,3}#{1,6}\s+(.*)")
 _STEPS = re.compile(r"((next|remaining|open)\s+)?(steps|to-?\s?dos?|tasks|action items)\W*", re.IGNORECASE)
 _ITEM = re.compile(r"\s{0,3}(?:[-*+]|(\d{1,3})[.)])\s+(?:\[[ xX]\]\s+)?(\S.*)")
 _NUMBER = re.compile(r"^\d{1,3}\. ")
@@ -105,7 +105,7 @@ def todo_list(numbers: Iterable[int]) -> str:
 
 def number_in(tracker: Tracker, url: str | None) -> int | None:
     """Return the number of the issue of a tracker that an address names."""
-    found = re.fullmatch(r"(.+?)(?:/-)?/(?:issues|work_items)/(\d{1,12})/?(?:[?#].*)?", url or "")
+    found = re.fullmatch(r"([^?#\s]+?)(?:/-)?/(?:issues|work_items)/(\d{1,12})/?(?:[?#].*)?", url or "")
     return int(found.group(2)) if found and tracker.is_of(found.group(1)) else None
 
 
@@ -118,7 +118,7 @@ def plan_steps(text: str) -> tuple[str, ...]:
         elif fenced:
             continue
         elif heading := _HEADING.fullmatch(line):
-            below = bool(_STEPS.fullmatch(heading.group(1)))
+            below = bool(_STEPS.fullmatch(heading.group(1).strip(" \t#")))
         elif below and (item := _ITEM.fullmatch(line)):
             number = f"{item.group(1)}. " if item.group(1) else ""
             found.append(shortened(number + item.group(2), STEP_CHARS))

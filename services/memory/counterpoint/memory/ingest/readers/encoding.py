@@ -7,7 +7,7 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _PROBE_BYTES = 8192
-_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
+_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?\s{0,9}([\w.:-]{1,40})""", re.IGNORECASE)
 _HEAD_BYTES = 1024
 
 
