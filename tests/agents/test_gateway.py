@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from agents.gateway_world import (
@@ -30,6 +31,7 @@ from starlette.responses import JSONResponse, Response
 from counterpoint.client import Gateway, Memory
 from counterpoint.guard.capabilities import Keyring, SigningKey, mint, revocation_ids, unverified_grant
 from counterpoint.guard.policy import policy
+from counterpoint.manager.gateway.api import BODY_LIMIT_BYTES, UNCHECKED_BYTES
 from counterpoint.manager.gateway.calls import GenerateCall
 from counterpoint.manager.gateway.gateway import ModelGateway
 from counterpoint.manager.gateway.models import ModelProvider
@@ -709,6 +711,45 @@ class TestTokens:
         answer = await posted(listening[0], "/v1/chat/completions", memory.origin.capability, {"messages": QUESTION})
         assert (answer.status_code, answer.json()["error"]["code"]) == (401, "audience")
         assert not outside.seen
+
+    async def test_the_call_of_a_forged_one_is_not_that_of_another_with_its_key(
+        self, listening: tuple[str, ModelGateway], memory: Memory, door: Door
+    ) -> None:
+        held = await memory.gateway_token("model")
+        forged = mint(Keyring((SigningKey.generate(1),)), unverified_grant(held))
+        asked, genuine_asked, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def hold(_: str, body: bytes) -> None:
+            if forged.encode() in body:
+                asked.set()
+                await go_on.wait()
+            elif held.encode() in body:
+                genuine_asked.set()
+
+        door.before = hold
+        path = "/v1/chat/completions"
+        other = {"messages": [{"role": "user", "content": "Something else?"}]}
+        attack = asyncio.create_task(posted(listening[0], path, forged, other, Idempotency_Key="k"))
+        await asked.wait()
+        call = asyncio.create_task(posted(listening[0], path, held, {"messages": QUESTION}, Idempotency_Key="k"))
+        await genuine_asked.wait()
+        go_on.set()
+        assert (await call).status_code == 200
+        assert (await attack).status_code == 401
+
+    async def test_a_forged_one_is_refused_before_its_body_has_arrived(
+        self, listening: tuple[str, ModelGateway], memory: Memory
+    ) -> None:
+        forged = mint(Keyring((SigningKey.generate(1),)), unverified_grant(await memory.gateway_token("model")))
+        url = urlsplit(listening[0])
+        reader, writer = await asyncio.open_connection(url.hostname, url.port)
+        writer.write(
+            f"POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {forged}\r\n"
+            f"Content-Length: {BODY_LIMIT_BYTES}\r\n\r\n".encode()
+            + b" " * (2 * UNCHECKED_BYTES)
+        )
+        assert b" 401 " in await reader.readline()
+        writer.close()
 
     async def test_what_was_kept_is_for_its_own_task_alone(
         self, asking: Gateway, memory: Memory, door: Door, project: str, outside: World

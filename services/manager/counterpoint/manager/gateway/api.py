@@ -4,7 +4,7 @@ import base64
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Annotated, Literal, TypeVar
 
@@ -34,6 +34,8 @@ from counterpoint.proto.messages import Shape
 S = TypeVar("S", bound=Shape)
 
 BODY_LIMIT_BYTES = 4 * 1024 * 1024
+UNCHECKED_BYTES = 64 * 1024
+"""Size up to which a body is received before its token is checked."""
 TEXTS_LIMIT = 2048
 _WAIT = re.compile(r"\bwait=([0-9]+(?:\.[0-9]+)?)")
 _UNTOKENED = frozenset(
@@ -71,8 +73,12 @@ def application(gateway: ModelGateway) -> Starlette:
     async def perform(request: Request, call: ProviderCall, deltas: DeltaSink | None = None) -> CallOutcome:
         return await gateway.call(_token(request), _key(request), call, _wait_s(request), deltas)
 
+    async def received(request: Request, shape: type[S]) -> S:
+        token = _token(request)
+        return await _body(request, shape, partial(gateway.check_token, token))
+
     async def chat(request: Request) -> Response:
-        body = await _body(request, ChatRequest)
+        body = await received(request, ChatRequest)
         max_tokens = gateway.max_output_tokens(body.max_completion_tokens or body.max_tokens)
         call = body.call(gateway.generation(body.model, _token(request)), max_tokens)
         if body.stream:
@@ -84,7 +90,7 @@ def application(gateway: ModelGateway) -> Starlette:
         return JSONResponse({**head, "choices": [choice], **usage_of(outcome)})
 
     async def embeddings(request: Request) -> Response:
-        body = await _body(request, _Embeddings)
+        body = await received(request, _Embeddings)
         texts = (body.input,) if isinstance(body.input, str) else body.input
         outcome = await perform(request, EmbedCall(gateway.embedding(body.model), texts, body.dimensions))
         vectors = [_vector(each, body.encoding_format) for each in outcome.answer["vectors"]]
@@ -92,7 +98,7 @@ def application(gateway: ModelGateway) -> Starlette:
         return JSONResponse({"object": "list", "data": data, **usage_of(outcome)})
 
     async def search(request: Request) -> Response:
-        body = await _body(request, _WebSearch)
+        body = await received(request, _WebSearch)
         outcome = await perform(request, WebSearchCall(body.query, body.count))
         return JSONResponse(outcome.answer)
 
@@ -138,10 +144,14 @@ def _wait_s(request: Request) -> float | None:
     return float(body[1]) if body else None
 
 
-async def _body(request: Request, shape: type[S]) -> S:
-    raw = bytearray()
+async def _body(request: Request, shape: type[S], check_token: Callable[[], Awaitable[None]]) -> S:
+    """Receive a body. Its token is checked before more than `UNCHECKED_BYTES` of it is held."""
+    raw, checked = bytearray(), False
     async for piece in request.stream():
         raw += piece
+        if len(raw) > UNCHECKED_BYTES and not checked:
+            await check_token()
+            checked = True
         if len(raw) > BODY_LIMIT_BYTES:
             raise Permanent(
                 ErrorCode.TOO_LARGE, (Problem(field="body", problem=f"more than {BODY_LIMIT_BYTES} bytes"),)

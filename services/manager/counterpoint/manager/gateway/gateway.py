@@ -81,6 +81,13 @@ class ModelGateway:
         if self._web is not None:
             await self._web.close()
 
+    async def check_token(self, token: str) -> None:
+        """Check a token before the body of its call is received. Raises `Denied` or `Transient`."""
+        grant = unverified_grant(token)
+        if grant.audience != "manager":
+            raise Denied(ErrorCode.AUDIENCE, "a gateway token")
+        await self._reservations.check_token(token, grant)
+
     def generation(self, model: str | None, token: str) -> str:
         """Return the model for text of a token. Raises `Permanent` `no_model`, or `Denied` `model` for one not
         configured."""
@@ -132,9 +139,10 @@ class ModelGateway:
             raise Denied(ErrorCode.EXPIRED, f"a token that is valid for at least {SETTLE_TIMEOUT_S:.0f} s more")
         wait_s = min(wait_s or self._limits.call_s, self._limits.call_s, life_s)
         request = CallRequest(token, grant, key, call, asyncio.get_running_loop().time() + wait_s, deltas=deltas)
+        # Otherwise the call of a forged token would stand in the way of that with the same key.
+        await self._reservations.check_token(token, grant)
         running = self._running.get(request.identity)
         if running is not None:
-            await self._reservations.check_token(request)
             return await _await_running(request, *running)
         task = asyncio.create_task(self._perform(request))
         self._running[request.identity] = call_digest(call), task

@@ -15,6 +15,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from counterpoint.client import Memory, put, record
+from counterpoint.guard.capabilities import Grant
 from counterpoint.manager.gateway.call_request import CallRequest
 from counterpoint.manager.gateway.ledger import CallState, CallUsage, ModelCallRecord, SoftLimitReached, SpendRecord
 from counterpoint.manager.gateway.reservation_input import (
@@ -92,7 +93,7 @@ class LedgerCommits:
 
     async def read(self, request: CallRequest, *call_ids: str) -> tuple[Memory, ReservationInput]:
         """Return what reservations of calls rest on, and memory with this read set. Raises `Denied` or `Transient`."""
-        memory, key = self.memory(request), (request.grant.project, request.scope)
+        memory, key = self.memory(request.token, request.grant), (request.grant.project, request.scope)
         limit_ids = self._last[key].limit_ids if key in self._last else ()
         found = await read_reservation_input(memory, request.grant, request.scope, call_ids, limit_ids)
         _remember(self._last, key, found)
@@ -108,16 +109,15 @@ class LedgerCommits:
         `Permanent` or `Transient`."""
         return await self._settling.process(pending.request.authority, pending)
 
-    def memory(self, request: CallRequest) -> Memory:
-        """Return memory with its own read set, for one read and one commit."""
-        grant = request.grant
+    def memory(self, token: str, grant: Grant) -> Memory:
+        """Return memory for the holder of a token, with its own read set, for one read and one commit."""
         return self._memory_for(
             Origin(
                 message_id=grant.message,
                 run=secrets.randbits(48),
                 project=grant.project,
                 task_id=grant.task,
-                capability=request.token,
+                capability=token,
             )
         )
 
@@ -175,7 +175,7 @@ class LedgerCommits:
         request = group[-1].request
         limit_ids = {each for settlement in group for each in settlement.limited_by}
         async with self._of_limits(request, limited=bool(limit_ids)):
-            memory = self.memory(request)
+            memory = self.memory(request.token, request.grant)
             keys = [*(("model_calls", each.call_id) for each in group), *(("spend", each) for each in limit_ids)]
             items = await _items(memory, *keys, ("spend", request.scope))
             calls = [record(item, ModelCallRecord) for (store, _), item in items.items() if store == "model_calls"]

@@ -12,6 +12,7 @@ from prometheus_client import Counter
 
 from counterpoint.bus.turns import Urgency, urgency_of_task
 from counterpoint.client import record, retry_on_conflict
+from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import ApprovalPolicy
 from counterpoint.manager.gateway.call_request import CallRequest
 from counterpoint.manager.gateway.calls import CallOutcome, WebSearchCall, call_digest
@@ -56,9 +57,9 @@ class Reservations:
         """Cancel all commits."""
         self._commits.close()
 
-    async def check_token(self, request: CallRequest) -> None:
-        """Check the token of a request in memory. Raises `Denied` or `Transient`."""
-        await self._commits.memory(request).query(Get(store="spend", id=request.scope))
+    async def check_token(self, token: str, grant: Grant) -> None:
+        """Check a token in memory. Raises `Denied` or `Transient`."""
+        await self._commits.memory(token, grant).query(Get(store="spend", id=grant.task or grant.message))
 
     async def urgency(self, request: CallRequest) -> Urgency:
         """Return the urgency of a call, that of its task as it was last read. Raises `Denied` or `Transient`."""
@@ -199,7 +200,7 @@ class Reservations:
         """Return the task of a call; without a task or its record, one with the default values."""
         if request.grant.task is None:
             return CallingTask()
-        item = await self._commits.memory(request).get("tasks", request.grant.task)
+        item = await self._commits.memory(request.token, request.grant).get("tasks", request.grant.task)
         return record(item, CallingTask) if item else CallingTask()
 
 
