@@ -1,20 +1,27 @@
-"""A job with a login that a server refuses ends at once and says what to do; one whose server does not answer waits."""
+"""A job with a login that a server refuses ends at once and says what to do; one whose server does not answer waits.
+
+The memory service ends too, once a password that is being replaced had time to become that of the server."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from bus.small_house import eventually
 from deploy.external import OtherPostgres, other_postgres
+from structlog.testing import capture_logs
 
 from counterpoint.bus.first_connection import REFUSED
 from counterpoint.bus.permissions import nats_config, users
+from counterpoint.guard.capabilities import SigningKey
 from counterpoint.local.nats import run_nats
 from counterpoint.local.postgres import PostgresPasswords, roles_sql
 from counterpoint.local.private_files import private_folder
 from counterpoint.local.service import base_environment
+from counterpoint.memory.record.owner_connection import check_login
 
 MIGRATE = "counterpoint.memory.record.migrate"
 OWNER, ROLE = "COUNTERPOINT_POSTGRES_OWNER_URL", "counterpoint_owner"
@@ -74,6 +81,34 @@ async def test_a_migration_waits_for_a_server_that_starts(tmp_path: Path) -> Non
         printed, _ = await asyncio.to_thread(job.communicate)
         assert job.returncode == 0, printed
         assert "migrations.applied" in printed
+
+
+async def test_a_login_that_postgresql_refuses_ends_memory(postgres: OtherPostgres) -> None:
+    passwords = PostgresPasswords()
+    postgres.run(roles_sql(passwords))
+    key = SigningKey.generate(1)
+    env = {
+        "COUNTERPOINT_POSTGRES_URL": owner_url(postgres, "wrong", user="counterpoint_memory"),
+        "COUNTERPOINT_NATS_USER": "memory",
+        "COUNTERPOINT_NATS_PASSWORD": "right",
+        "COUNTERPOINT_SIGNING_KEYS": json.dumps([{"id": key.id, "private": key.private.get_secret_value()}]),
+        "COUNTERPOINT_AUDIT_KEY": "00" * 32,
+    }
+    code, lines = await asyncio.to_thread(ended, "counterpoint.memory.main", env)
+    assert code == REFUSED
+    assert ROLES_SQL in lines[-1]
+    assert not any("Traceback" in line for line in lines)
+
+
+async def test_memory_waits_for_a_password_that_is_being_replaced(postgres: OtherPostgres) -> None:
+    passwords = PostgresPasswords()
+    postgres.run(roles_sql(passwords))
+    url = owner_url(postgres, "replaced", user="counterpoint_memory")
+    with capture_logs() as logs:
+        login = asyncio.create_task(check_login(url, refused_s=60))
+        await eventually(lambda: logs)
+        postgres.run("ALTER ROLE counterpoint_memory PASSWORD 'replaced'")
+        await login
 
 
 async def test_a_login_that_nats_refuses_ends_the_job(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from memory_service.house import House
 from stores.tier_contract import BILLING, CONFIDENTIAL, ORDERS, Answer, Driver, TierContract, Wrote, vector
+from structlog.testing import capture_logs
 
 from counterpoint.local.valkey import run_valkey
 from counterpoint.memory.cache.valkey import Valkey
@@ -129,3 +130,12 @@ class TestCache:
             assert await first.get(ORDERS, "another") is not None
         for each in made:
             await each.close()
+
+    async def test_a_refused_login_is_a_miss_and_says_what_to_correct(self, tmp_path: Path) -> None:
+        async with run_valkey(tmp_path, "right") as valkey:
+            entries = Valkey(valkey.url.replace("right", "wrong"), b"secret")
+            with capture_logs() as logs:
+                assert await entries.get(b"key") is None
+            await entries.close()
+        assert [each["event"] for each in logs] == ["cache.refused"]
+        assert "COUNTERPOINT_VALKEY_URL" in logs[0]["remedy"]

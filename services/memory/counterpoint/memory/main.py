@@ -11,6 +11,8 @@ from pathlib import Path
 
 from counterpoint import bus
 from counterpoint.bus import Service
+from counterpoint.bus.first_connection import RefusedByServer, end_job
+from counterpoint.bus.logs import configure
 from counterpoint.client import Gateway
 from counterpoint.guard.capabilities import Keyring
 from counterpoint.guard.policy import Policy, policy
@@ -46,6 +48,7 @@ from counterpoint.memory.provenance.read_sets import OriginCache
 from counterpoint.memory.query.epochs import Epochs
 from counterpoint.memory.record.database import PLANNED_ONCE, Database, Lease, retry_while_transient
 from counterpoint.memory.record.disk import DiskSpace
+from counterpoint.memory.record.owner_connection import check_login
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.record.release import check_release
 from counterpoint.memory.rpc.health import consumers_of
@@ -289,7 +292,9 @@ class MemoryProcess:
 
 
 async def serve(settings: MemorySettings) -> None:
-    """Wait for the lease, then answer until SIGTERM."""
+    """Wait for the lease, then answer until SIGTERM. Raises `RefusedByServer` for a login that the database refuses."""
+    configure("memory", settings.log_level)
+    await check_login(settings.postgres_url.get_secret_value())
     process = MemoryProcess(settings)
     try:
         await process.service.run()
@@ -299,7 +304,10 @@ async def serve(settings: MemorySettings) -> None:
 
 def run() -> None:
     """Run the process."""
-    bus.run(serve(MemorySettings()))
+    try:
+        bus.run(serve(MemorySettings()))
+    except RefusedByServer as refused:
+        end_job(refused)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from nacl.exceptions import CryptoError
 from nacl.secret import Aead
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 
 log = structlog.get_logger()
 
@@ -25,6 +25,8 @@ _TLS_CONNECT_S = 0.25
 _RETRY_AFTER_S = 5.0
 _AT_ONCE = 16
 _PURPOSE = b"counterpoint cache v1"
+_REFUSED = (AuthenticationError, NoPermissionError)
+_REMEDY = "correct user and password in COUNTERPOINT_VALKEY_URL, and permit this user get and set on all keys"
 _LOST = (RedisError, OSError, TimeoutError)
 
 
@@ -90,6 +92,8 @@ class Valkey:
     async def _put(self, key: bytes, value: bytes) -> None:
         try:
             await self._client.set(key, bytes(self._box.encrypt(value, key)), ex=self._ttl_s)
+        except _REFUSED as error:
+            self._away(error)
         except ResponseError as error:
             # It answers, but takes no writes: its content may still be read.
             log.warning("cache.full", level="l2", reason=type(error).__name__)
@@ -98,5 +102,8 @@ class Valkey:
             self._away(error)
 
     def _away(self, error: BaseException) -> None:
-        log.warning("cache.away", level="l2", reason=type(error).__name__)
+        if isinstance(error, _REFUSED):
+            log.error("cache.refused", level="l2", reason=str(error), remedy=_REMEDY)
+        else:
+            log.warning("cache.away", level="l2", reason=type(error).__name__)
         self._away_until = time.monotonic() + self._retry_after_s

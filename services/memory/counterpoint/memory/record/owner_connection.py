@@ -1,17 +1,20 @@
-"""The connection of a job as the owner of the database."""
+"""First connections to the database: of a job as its owner, and of the service, whose login is checked."""
 
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import asyncpg
 
-from counterpoint.bus.first_connection import WAIT_S, first_connection
+from counterpoint.bus.first_connection import WAIT_S, Unanswered, first_connection
 from counterpoint.memory.record.preflight import unreachable
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
 
 _TIMEOUT_S = 10
+_REPLACED_S = 10.0
+"""Seconds in which a password that is being replaced may become that of the server."""
 _STARTING = (
     asyncpg.PostgresConnectionError,
     asyncpg.CannotConnectNowError,
@@ -28,6 +31,19 @@ async def connect_as_owner(url: str, wait_s: float = WAIT_S) -> "Connection":
     return await first_connection(
         lambda: asyncpg.connect(url, timeout=_TIMEOUT_S), lambda error: unreachable(url, error), _may_answer, wait_s
     )
+
+
+async def check_login(url: str, refused_s: float = _REPLACED_S) -> None:
+    """Log in once. A server that does not answer is not waited for: the service does that. Raises `RefusedByServer`."""
+    with suppress(Unanswered):
+        connection = await first_connection(
+            lambda: asyncpg.connect(url, timeout=_TIMEOUT_S),
+            lambda error: unreachable(url, error),
+            _may_answer,
+            wait_s=0,
+            refused_s=refused_s,
+        )
+        await connection.close()
 
 
 def _may_answer(error: Exception) -> bool:
