@@ -112,10 +112,8 @@ def test_a_public_page_does_not_lead_to_what_only_we_can_reach(monkeypatch: pyte
         with answering(answers) as first:
             inside = pages.fetch(f"http://localhost:{first}/")
 
-            async def named(host: str) -> bool:
-                return host == "localhost"
-
-            monkeypatch.setattr(pages, "is_public", named)
+            hosts = iter((True, False))
+            monkeypatch.setattr(pages, "is_public", lambda _: next(hosts))
             outside = pages.fetch(f"http://localhost:{first}/")
     assert isinstance(inside, SourceFile)
     assert isinstance(outside, SkippedPath)
@@ -130,7 +128,22 @@ def test_a_public_page_does_not_lead_to_what_only_we_can_reach(monkeypatch: pyte
     ],
 )  # fmt: skip
 async def test_a_public_host_is_one_whose_addresses_all_are(host: str, public: bool) -> None:
-    assert await pages.is_public(host) is public
+    assert pages.is_public(await pages.addresses_of(host)) is public
+
+
+def test_the_address_that_was_checked_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name means something else when it is looked up again: here nothing."""
+
+    async def once(host: str) -> tuple[str, ...]:
+        return ("127.0.0.2", "127.0.0.1") if host == "pages.invalid" else ()
+
+    monkeypatch.setattr(pages, "addresses_of", once)
+    monkeypatch.setattr(pages, "is_public", bool)
+    monkeypatch.setattr(pages, "getproxies", dict)
+    with answering({"/": to("/a"), "/a": page(b"# Hi", "content-type: text/markdown")}) as port:
+        found = pages.fetch(f"http://pages.invalid:{port}/")
+    assert isinstance(found, SourceFile)
+    assert (found.text, found.source) == ("# Hi", f"http://pages.invalid:{port}/")
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,11 @@
 import asyncio
 import ipaddress
 import socket
+from collections.abc import Sequence
+from contextlib import aclosing
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
+from urllib.request import getproxies
 
 import httpx
 
@@ -62,15 +65,35 @@ async def _page(client: httpx.AsyncClient, address: str) -> _Page:
         if not is_page(address) or not host:
             raise _NotFetched(f"redirects to {without_credentials(address)}, which is not an HTTP URL")
         # A public page must not redirect to a host that only this machine can reach.
-        if step and public and not await is_public(host):
+        addresses = await addresses_of(host)
+        if step and public and not is_public(addresses):
             raise _NotFetched(f"redirects from a public address to a private one, {without_credentials(address)}")
-        public = public or (step == 0 and await is_public(host))
-        async with client.stream("GET", address) as response:
+        public = public or (step == 0 and is_public(addresses))
+        async with aclosing(await _response(client, address, addresses if public else ())) as response:
             if response.has_redirect_location:
                 address = urljoin(address, response.headers["location"])
                 continue
             return await _content(response)
     raise _NotFetched(f"redirects more than {REDIRECTS} times")
+
+
+async def _response(client: httpx.AsyncClient, address: str, checked: Sequence[str]) -> httpx.Response:
+    """Request a page from one of the checked addresses of its host, which may have others by now; from the host if none
+    are given, or where a proxy connects."""
+    url = httpx.URL(address)
+    if not checked or getproxies():
+        return await client.send(client.build_request("GET", url), stream=True)
+    host = url.raw_host.decode("ascii")
+    for place, each in enumerate(checked, 1):
+        request = client.build_request(
+            "GET", url.copy_with(host=each), headers={"Host": url.netloc.decode()}, extensions={"sni_hostname": host}
+        )
+        try:
+            return await client.send(request, stream=True)
+        except httpx.ConnectError:
+            if place == len(checked):
+                raise
+    raise AssertionError("there is an address")
 
 
 async def _content(response: httpx.Response) -> _Page:
@@ -88,10 +111,15 @@ async def _content(response: httpx.Response) -> _Page:
     return bytes(content), media_type, response.charset_encoding
 
 
-async def is_public(host: str) -> bool:
-    """Return whether all addresses of a host are public. An unknown host is not public."""
+async def addresses_of(host: str) -> tuple[str, ...]:
+    """Return the addresses of a host, those of IPv4 first; none of an unknown host."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
-        return False
-    return all(ipaddress.ip_address(str(address[0]).partition("%")[0]).is_global for *_, address in found)
+        return ()
+    return tuple(sorted({str(address[0]).partition("%")[0] for *_, address in found}, key=lambda each: ":" in each))
+
+
+def is_public(addresses: Sequence[str]) -> bool:
+    """Return whether there are addresses, and all of them are public."""
+    return bool(addresses) and all(ipaddress.ip_address(each).is_global for each in addresses)
