@@ -54,16 +54,8 @@ def task_report(report: TaskReport) -> str:
 
 def other_model(report: ModelReport) -> list[str]:
     """Return the section on another model: costs, then decisions and results of each delivery that called one."""
-    recorded, replayed = report.recorded_cost, report.replayed_cost
     before = ", ".join(dict.fromkeys(name for each in report.deliveries for name in each.recorded_models))
-    lines = [f"## {report.model} in place of {before}", "", f"| | {before} | {report.model} |", "|---|---|---|"]
-    lines += [
-        f"| calls | {recorded.calls} | {replayed.calls} |",
-        f"| tokens | {recorded.tokens} | {replayed.tokens} |",
-        f"| cost | {_cost(recorded)} | {_cost(replayed)} |",
-        f"| seconds | {recorded.seconds:.1f} | {replayed.seconds:.1f} |",
-    ]
-    lines += _kept(replayed)
+    lines = [f"## {report.model} in place of {before}", *_costs(report, before)]
     for each in report.deliveries:
         lines += ["", f"### {each.service}, leaf {each.leaf}", ""]
         lines += [f"{each.stopped}.", ""] if each.stopped else []
@@ -79,7 +71,6 @@ def other_model(report: ModelReport) -> list[str]:
 
 def regression_report(report: RegressionReport, reports: Sequence[TaskReport], failed: Sequence[dict[str, Any]]) -> str:
     """Return the report on a regression run of many tasks against another model."""
-    recorded, replayed = report.recorded_cost, report.replayed_cost
     lines = [f"# Regression of {report.model}", "", _conclusion(report), ""]
     lines += [f"- budget of the run: {_budget(report.budget)}, paid by the project {report.sandbox}"]
     lines += ["", "| tasks | |", "|---|---|", f"| replayed | {report.replayed} |"]
@@ -87,20 +78,28 @@ def regression_report(report: RegressionReport, reports: Sequence[TaskReport], f
     lines += [f"| failed | {len(failed)} |"] if failed else []
     lines += [f"| called no model | {report.without_model} |", f"| not run | {report.not_run} |"]
     if report.replayed:
-        lines += ["", f"| | recorded | {report.model} |", "|---|---|---|"]
-        lines += [
-            f"| calls | {recorded.calls} | {replayed.calls} |",
-            f"| tokens | {recorded.tokens} | {replayed.tokens} |",
-            f"| cost | {_cost(recorded)} | {_cost(replayed)} |",
-            f"| seconds | {recorded.seconds:.1f} | {replayed.seconds:.1f} |",
-        ]
-        lines += _kept(replayed)
+        lines += _costs(report, "recorded")
     notable = [each for each in reports if each.verdict != "same"]
     if notable:
         lines += ["", "| task | verdict | first difference | recorded | replayed |", "|---|---|---|---|---|"]
         lines += [f"| {each.task_id} | {each.verdict} | {_first(each)} | {_both(each)} |" for each in notable]
     lines += [f"\nfailed: {each['task_id']}: {each['error']}" for each in failed]
     return "\n".join(lines)
+
+
+def _costs(report: ModelReport | RegressionReport, before: str) -> list[str]:
+    """Return the table of what the calls cost, recorded and replayed."""
+    recorded, replayed = report.recorded_cost, report.replayed_cost
+    return [
+        "",
+        f"| | {before} | {report.model} |",
+        "|---|---|---|",
+        f"| calls | {recorded.calls} | {replayed.calls} |",
+        f"| tokens | {recorded.tokens} | {replayed.tokens} |",
+        f"| cost | {_cost(recorded)} | {_cost(replayed)} |",
+        f"| seconds | {recorded.seconds:.1f} | {replayed.seconds:.1f} |",
+        *_kept(replayed),
+    ]
 
 
 def _conclusion(report: RegressionReport) -> str:
