@@ -14,7 +14,9 @@ import httpx
 import pytest
 import pytest_asyncio
 from agents.scripted_forge import ForgeRequest, ScriptedForge, scripted_forge
+from flows.found_secrets import Needles, in_files, in_streams, in_tables, quiet
 from flows.own_stack import own_stack
+from flows.planted_secrets import Mint
 
 from counterpoint.local.stack import Stack
 
@@ -44,6 +46,7 @@ async def tracked(forge: ScriptedForge, tmp_path_factory: pytest.TempPathFactory
     for file in (trackers, hooks):
         file.chmod(0o600)
     async with own_stack(
+        inspect=True,
         COUNTERPOINT_ISSUES_FILE=str(trackers),
         COUNTERPOINT_ISSUES_TIMEOUT_S="2",
         COUNTERPOINT_HOOKS_FILE=str(hooks),
@@ -69,8 +72,8 @@ async def submit(http: httpx.AsyncClient, task_id: str) -> None:
     (await http.post("/v1/tasks", json={**body, "task_id": task_id, "project": PROJECT})).raise_for_status()
 
 
-async def push(stack: Stack, event: str, body: dict[str, Any]) -> dict[str, Any]:
-    """A webhook of the forge, signed."""
+async def push(stack: Stack, event: str, body: dict[str, Any], refused: int = 202) -> dict[str, Any]:
+    """A webhook of the forge, signed; it is taken, or refused with a status that is allowed."""
     content = json.dumps(body).encode()
     headers = {
         "X-Gitea-Event": event,
@@ -78,7 +81,7 @@ async def push(stack: Stack, event: str, body: dict[str, Any]) -> dict[str, Any]
     }
     async with httpx.AsyncClient(base_url=stack.endpoints.http, timeout=60) as outside:
         answer = await outside.post("/hooks/forge", content=content, headers=headers)
-    assert answer.status_code == 202, answer.text
+    assert answer.status_code in (202, refused), answer.text
     reply: dict[str, Any] = answer.json()
     return reply
 
@@ -133,6 +136,42 @@ async def test_an_escalation_is_an_issue_whose_end_is_that_of_its_task(tracked: 
         attempts = (await http.get("/v1/attempts", params={"task_id": "opened-1"})).json()["items"]
     assert "adding the route" in str(attempts)
     assert "counterpoint: needs you" not in forge.issues[number].labels
+
+
+async def test_no_secret_of_a_text_at_the_forge_is_kept(tracked: Stack, forge: ScriptedForge) -> None:
+    mint, secrets, kept, taken = Mint(20261127), list[str](), "kept-of-the-forge", list[bool]()
+
+    def secret() -> str:
+        made = mint.secret(str.isprintable)
+        secrets.append(made.needle)
+        return made.text
+
+    async with front(tracked) as http:
+        await submit(http, "planted-1")
+        await until(forge, lambda: issue_of(forge, "planted-1"))
+        number = issue_of(forge, "planted-1")
+        assert number is not None
+        forge.person_edits(number, title=f"{kept} {secret()}", body=f"{forge.issues[number].body}\n{secret()}")
+        await push(tracked, "issues", about(forge, number, "edited"))
+        for _ in range(6):
+            forge.person_comments(number, f"{kept} {secret()}")
+            forge.person_comments(number, f"fixed by {kept} {secret()}")
+            forge.person_comments(number, f"fixed by {kept} {secret()}", by="stranger")
+            await push(tracked, "issue_comment", about(forge, number, "created"))
+        forge.person_closes(number)
+        await push(tracked, "issues", about(forge, number, "closed"))
+        for _ in range(6):
+            opened = forge.person_opens(f"The load fails {secret()}", f"Why? {kept} {secret()}")
+            taken.append("arrived" in await push(tracked, "issues", about(forge, opened.number, "opened"), refused=422))
+        assert set(taken) == {True, False}
+        async with asyncio.timeout(60):
+            while not (await http.get("/v1/attempts", params={"task_id": "planted-1"})).json()["items"]:
+                pass
+    await quiet(tracked)
+    needles = Needles((*secrets, kept))
+    found = {**await in_tables(tracked, needles), **await in_streams(tracked, needles)}
+    assert found.keys() == {kept}, found
+    assert not in_files(tracked.data_dir / "logs", needles)
 
 
 @pytest.mark.slow
