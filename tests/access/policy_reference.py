@@ -93,7 +93,7 @@ def refusals(case: Case) -> set[str]:
         numbered = 0 < len(case.agent) - len(stem) < 5 and f"{stem}*" in agents
         closed |= bool(store.get("persons") and known.get("grant")) and (asker is None or asker.kind != "person")
         taken = case.work == "erasing" and bool(store) and not store.get("system")
-        taken |= case.work == "taking_back" and store.get("learned", False)
+        taken |= case.work == "taking_back" and (store.get("learned", False) or case.target == "approvals")
         wrong["store"] = (holder not in writers or not by_role or closed) and not taken
         wrong["agent"] = not numbered and ("*" in case.agent or case.agent not in agents)
         wrong["label"] = max(case.label, LABELS.index(store.get("label", LABELS[0]))) > clearance

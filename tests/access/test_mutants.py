@@ -114,6 +114,7 @@ MUTANTS: dict[str, tuple[str, str]] = {
     "who may write may read nothing": ('{(name, "read") for name in policy.readable(service)} |', ""),
     "all is taken back": ("policy.stores.items() if row.learned)", "policy.stores.items())"),
     "nothing is taken back": ("if row.learned)", "if False)"),
+    "no approval is asked for": ('| learned | {(_APPROVALS, "write")}', "| learned"),
     "nothing is erased": ("if not row.system)", "if False)"),
     "what is for persons is erased by nobody": ("if not row.system)", "if not row.system and not row.persons)"),
     "full clearance": ('"clearance": policy.clearance(service)', '"clearance": len(policy.labels)'),

@@ -165,8 +165,10 @@ async def test_the_plan_of_a_missing_provider_has_what_is_known_and_what_is_not(
     assert text.startswith("# Provider plan: Acme Ledger\n\n`docs/provider_plan_acme_ledger.md`")
     headings = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
     assert headings == [
-        "Searched", "Known about it", "Connections and operators", "Alternatives", "Steps", "Open points",
+        "Searched", "Known about it", "Connections and operators", "Alternatives", "Steps", "Decision record",
+        "Open points",
     ]  # fmt: skip
+    assert "Acme Ledger has no official provider, and the task connects it with Snowflake." in text
     assert "- providers of: Acme Ledger, Snowflake" in text
     assert "> The Acme Ledger takes CSV files." in text
     assert "- Snowflake: `apache-airflow-providers-snowflake`; connections " in text
@@ -176,6 +178,7 @@ async def test_the_plan_of_a_missing_provider_has_what_is_known_and_what_is_not(
     ]
     other = await worked("plan", "plan", ["Acme Ledger"], document="The Acme Ledger takes CSV files.", integrity=0)
     assert "No trusted document of this project mentions Acme Ledger." in (other.text or "")
+    assert "Decision record" not in (other.text or ""), "nothing else depends on the decision"
 
 
 async def test_develop_offline_stops_as_no_model_with_plan_and_evidence() -> None:

@@ -49,6 +49,7 @@ def steps(door: Door) -> Counter[str]:
 
     async def count(subject: str, body: bytes) -> None:
         counted["read"] += b'"queries"' in body and b'"model_calls"' in body
+        counted["limits"] += b'"queries"' in body and b'"limits"' in body
         if counted["read"] == CALLS:
             read.set()
         if b'"step":"reserve ' in body:
@@ -81,6 +82,7 @@ async def test_parallel_calls_share_commits_and_have_records_of_their_own(
     outside.hold.set()
     assert await asyncio.gather(*calls) == [outside.text] * CALLS
     assert 0 < steps["settle"] <= CALLS
+    assert steps["limits"] < CALLS, "a group reads once what its reservations rest on"
     kept = [await record(house, memory, f"k{n}") for n in range(CALLS)]
     assert [each["state"] for each in kept] == ["settled"] * CALLS
     spent = await house.body(project, "spend", "t-1") or {}

@@ -25,12 +25,13 @@ from counterpoint.proto.approvals import (
 )
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.messages import Message
-from counterpoint.proto.tasks import ENDED, TaskCompleted, TaskDelegated, TaskEscalated, TaskProposed
+from counterpoint.proto.tasks import ENDED, TaskCompleted, TaskDelegated, TaskDue, TaskEscalated, TaskProposed
 
 REFUSED = RefusedCall(usd=Decimal("0.004"), tokens=1200)
 ASKING = ApprovalPolicy.model_validate(
     {
         "expires_s": 3600,
+        "over": {"erasure": 1000, "take_back": 1000},
         "acts": {
             "spend": {"supervised": "ask", "milestone": "ask", "autonomous": "refuse"},
             "proposal": {"supervised": "ask", "milestone": "allow", "autonomous": "allow"},
@@ -447,6 +448,16 @@ def test_a_policy_that_would_open_a_hard_limit_is_refused(acts: dict[str, Any], 
 def reminded(house: House) -> list[tuple[str, int]]:
     requests = [sent.message for sent in house.log if isinstance(sent.message, ApprovalRequested)]
     return [(each.approval_id, each.reminder) for each in requests]
+
+
+def tool_refused() -> House:
+    """A task of which a call of a tool of ines was refused, and about which a person is asked."""
+    house = House(approvals=REMINDING)
+    house.route(budget={"usd": "0.01"})
+    refused = REFUSED.model_copy(update={"principal": "ines"}).model_dump(mode="json")
+    spending(house, refused=None, tool_refused=refused)
+    house.deliver(TaskDue(task_id="t1", timer="tool_refused"))
+    return house
 
 
 class TestReminders:

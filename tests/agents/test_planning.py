@@ -201,7 +201,7 @@ async def test_the_plan_of_a_missing_provider_has_what_a_model_wrote_and_no_stan
     first = sections(worked.plans[0].text)
     assert list(first) == [
         "Searched", "Known about it", "Architecture", "Connections and operators", "Alternatives", "Steps",
-        "Open points",
+        "Decision record", "Open points",
     ]  # fmt: skip
     assert "After that, in the words of m:\n\n1. Copy the file of invoices" in first["Steps"]
     assert "Install the provider" not in (worked.text or "")

@@ -14,6 +14,7 @@ from counterpoint.guard.policy import policy
 from counterpoint.memory.ingest.entities import KnowledgeGraph
 from counterpoint.memory.operations import erasure, extent
 from counterpoint.memory.operations.erasure import Erasures
+from counterpoint.memory.operations.large_acts import LargeActs
 from counterpoint.memory.provenance.influence import Influence
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Get, List, LogAfter, Write
@@ -290,7 +291,8 @@ async def test_what_changes_while_it_is_found_too_old_is_looked_at_again_later(h
         again = Write(store="webhook_deliveries", id="old", body={"n": new_id()}, expect=1)
         await house.done("router", house.standing(project, principal=PERSON), writes=(again,))
 
-    await Erasures(house.database, policy(), house.committer, Influence(house.database), changed).age()
+    large = LargeActs(house.database, policy(), house.committer)
+    await Erasures(house.database, policy(), house.committer, Influence(house.database), changed, large).age()
     assert await there(house, project, ("webhook_deliveries", "old")) == [True]
 
 

@@ -1,8 +1,24 @@
 """What a take-back prints."""
 
-import pytest
+from collections.abc import Iterator
 
+import pytest
+from typer.testing import CliRunner
+from ui.cli_server import Played, playing
+
+from counterpoint.cli.main import app
 from counterpoint.cli.take_back import report
+
+AWAITED = {
+    "approval_id": "a-1",
+    "project": "orders",
+    "requested_by": "ben",
+    "category": "take_back",
+    "summary": "1400 records",
+    "artifact": "quarantine documents/d-1 from version 1 on",
+    "artifact_sha256": "0" * 64,
+    "state": "pending",
+}
 
 
 @pytest.mark.parametrize(
@@ -33,3 +49,37 @@ def test_a_take_back_prints_the_commands_that_undo_it_and_others_and_a_lift_none
     ]
     lifted = report(done | {"kind": "lift", "others": []}, lambda known: f"lift {known}")
     assert lifted == "nothing had to be restored"
+
+
+@pytest.fixture
+def played() -> Iterator[Played]:
+    with playing() as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("words", "path", "again"),
+    [
+        (
+            ("quarantine", "a b.md"),
+            "/v1/quarantines",
+            "counterpoint quarantine 'a b.md' --reason wrong --project orders",
+        ),
+        (("rollback", "a.md"), "/v1/quarantines", "counterpoint rollback a.md --reason wrong --project orders"),
+        (
+            ("erase", "--task", "t-1", "--shown", "--yes"),
+            "/v1/erasures",
+            "counterpoint erase --task t-1 --reason wrong --shown --yes --project orders",
+        ),
+    ],
+)
+def test_a_large_act_prints_who_decides_and_what_to_run_then(
+    played: Played, words: tuple[str, ...], path: str, again: str
+) -> None:
+    played.on(f"POST {path}", (202, AWAITED))
+    done = CliRunner().invoke(app, [*words, "--reason", "wrong", "--project", "orders", *played.options()])
+    assert done.exit_code == 4, done.output
+    lines = [line.strip() for line in done.output.splitlines()]
+    assert lines[0] == "a-1  take_back, pending, asked for by ben"
+    assert any(line.startswith("counterpoint approve a-1 --project orders") for line in lines)
+    assert any(line.startswith(again) for line in lines), lines

@@ -16,6 +16,8 @@ from counterpoint.proto.principals import PrincipalKind
 STORE = "approvals"
 
 Category = Literal["spend", "proposal", "document", "web"]
+LargeAct = Literal["erasure", "take_back"]
+"""Acts of persons that a second person approves over a size, in place of a `Category`. They belong to no task."""
 ApprovalState = Literal["pending", "approved", "rejected", "expired", "withdrawn", "applied", "outdated"]
 Verdict = Literal["approved", "rejected"]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -105,12 +107,13 @@ class ApprovalDecision(Shape):
 
 class ShownApproval(Shape):
     """An approval as people see it. `artifact` is the text shown; `version` is that of the record. `decided_for`: the
-    person in whose place a deputy decided."""
+    person in whose place a deputy decided. `requested_by`: who asked for a large act, which has no task."""
 
     approval_id: Id
     project: ProjectName
-    task_id: Id
-    category: Category | str
+    task_id: Id | None = None
+    requested_by: str | None = None
+    category: Category | LargeAct | str
     autonomy: str
     summary: str
     artifact: str
@@ -128,13 +131,15 @@ class Approval(ShownApproval):
     """A record of the store `approvals`.
 
     `held` is the developer's result that waits, without the text of a proposal, which is the artifact. `lifts` are the
-    amounts by which limits are lifted, for the call `refused`.
+    amounts by which limits are lifted, for the call `refused`. `act` is the key of a large act: what is asked for,
+    whatever it covers at present.
     """
 
     lifts: tuple[Lift, ...] = ()
     refused: RefusedCall | None = None
     held: dict[str, Any] | None = None
     remind_at: tuple[Time, ...] = ()
+    act: str | None = None
 
     @property
     def is_intact(self) -> bool:
@@ -163,11 +168,13 @@ class Approval(ShownApproval):
     ) -> "Approval":
         """Return the approval after a decision. The same decision again by the same person changes nothing.
 
-        Raises `Denied` for anyone but a person, and `Permanent` `conflict` for an approval that is decided, expired or
-        closed, or a hash of another text.
+        Raises `Denied` for anyone but a person, and for the one who asked or a deputy of theirs; `Permanent` `conflict`
+        for an approval that is decided, expired or closed, or a hash of another text.
         """
         if by_kind != "person":
             raise Denied(ErrorCode.ROLE, "a person, to decide an approval")
+        if self.requested_by is not None and self.requested_by in (by, in_place_of):
+            raise Denied(ErrorCode.ROLE, f"a second person, neither {self.requested_by} who asked nor their deputy")
         is_known = self.is_intact or given.decision == "rejected"
         if given.artifact_sha256 != self.artifact_sha256 or not is_known:
             raise _conflict("artifact_sha256", "is not that of the text to approve; read the approval again")

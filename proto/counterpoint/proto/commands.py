@@ -112,9 +112,11 @@ class CommandRequest(Shape):
 
 
 class CommandReply(Shape):
-    """Result of a command: the commit that it made, a report, or the token; or its refusal."""
+    """Result of a command: the commit that it made, a report, or the token; or its refusal. `approval`: the act was not
+    done, and waits for a second person under this id."""
 
     commit: CommitReply | None = None
+    approval: Id | None = None
     report: dict[str, Any] | None = None
     token: str | None = None
     refusal: Refusal | None = None

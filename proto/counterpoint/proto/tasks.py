@@ -221,12 +221,14 @@ class TaskResumed(Message):
 
 
 class TaskDue(Message):
-    """A timer of a task is due. `tool_refused` is due at once: a limit refused a call of a tool of a principal."""
+    """A timer of a task is due. `tool_refused` is due at once: a limit refused a call of a tool of a principal.
+    `tool_approval`: a reminder of the approval `approval_id`, which that asked for."""
 
     TYPE: ClassVar[str] = "counterpoint.task.due.v1"
 
     task_id: Id
-    timer: Literal["deadline", "outcome", "reassess", "quiet", "approval", "tool_refused"] | str
+    timer: Literal["deadline", "outcome", "reassess", "quiet", "approval", "tool_refused", "tool_approval"] | str
+    approval_id: Id | None = None
 
 
 class Change(Shape):

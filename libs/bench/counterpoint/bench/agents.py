@@ -15,6 +15,7 @@ from counterpoint import bus
 from counterpoint.bench.developer_stack import DeveloperStack, developer_stack
 from counterpoint.bench.gateway_calls import measure_first_token, measure_limits, measure_single_calls
 from counterpoint.bench.processes import tree_pss_mb
+from counterpoint.bench.replays import measure_replays
 from counterpoint.bench.report import BenchReport, Measurement, exit_on_sigterm, log_warnings_only, p50, progress
 from counterpoint.bench.synthetic_incidents import synthetic_incidents
 from counterpoint.cli.demo.provider import simulated_provider, variables
@@ -110,6 +111,7 @@ async def run(folder: Path) -> BenchReport:
     measure_context(report)
     progress("manager without a model")
     await measure_manager(folder / "bare", report, "proportional set size of the manager without a model", 120)
+    await measure_replays(folder / "replays", report)
     with simulated_provider("It was the disk.") as provider, variables(provider.environment()):
         # A slow import within a delivery would have the bus deliver again.
         await asyncio.to_thread(import_module, "litellm")

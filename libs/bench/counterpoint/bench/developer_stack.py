@@ -46,6 +46,7 @@ class DeveloperStack:
     postgres_login: PostgresLogin
     gateway: Gateway
     gateway_url: str
+    manager_login: BusSettings
     work: Work | None = None
 
     async def deliver(self, task: dict[str, Any], work: Work) -> None:
@@ -82,8 +83,9 @@ async def developer_stack(folder: Path) -> AsyncIterator[DeveloperStack]:
     await stack.start()
     try:
         secrets, ports = load_credentials(folder / "secrets.json", NATS_USERS), read_state(folder / "state.json").ports
-        login = BusSettings(
-            nats_url=stack.endpoints.nats, nats_user="developer", nats_password=SecretStr(secrets.nats["developer"])
+        login, manager_login = (
+            BusSettings(nats_url=stack.endpoints.nats, nats_user=name, nats_password=SecretStr(secrets.nats[name]))
+            for name in ("developer", "manager")
         )
         developer = Service("developer", login)
         url = f"http://127.0.0.1:{ports['gateway']}"
@@ -94,7 +96,7 @@ async def developer_stack(folder: Path) -> AsyncIterator[DeveloperStack]:
             base_url=stack.endpoints.http, headers=headers, params={"project": PROJECT}, timeout=120
         ) as http:
             postgres = await asyncpg.connect(**postgres_login._asdict())
-            of = DeveloperStack(stack, http, postgres, postgres_login, gateway, url)
+            of = DeveloperStack(stack, http, postgres, postgres_login, gateway, url, manager_login)
             developer.on(TaskDelegated)(of.handle)
             living = asyncio.create_task(developer.live())
             try:

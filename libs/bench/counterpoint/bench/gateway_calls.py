@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import asyncpg
@@ -10,8 +11,15 @@ import httpx
 
 from counterpoint.bench.developer_stack import DeveloperStack
 from counterpoint.bench.report import BenchReport, Measurement, p50
+from counterpoint.bus import Service
 from counterpoint.cli.demo.provider import MODEL, SimulatedProvider
 from counterpoint.client import Gateway, Memory
+from counterpoint.guard.capabilities import unverified_grant
+from counterpoint.guard.policy import policy
+from counterpoint.manager.gateway.call_request import CallRequest
+from counterpoint.manager.gateway.calls import GenerateCall
+from counterpoint.manager.gateway.ledger import CallState, CallUsage
+from counterpoint.manager.gateway.reservations import Reservations
 from counterpoint.proto.errors import Denied
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.tasks import TaskDelegated
@@ -143,9 +151,55 @@ async def measure_limits(of: DeveloperStack, report: BenchReport) -> None:
         task = {"kind": "question", "task_id": f"limits-{number}", "description": "Which?", "budget": {"usd": "100"}}
         await of.deliver(task, calls)
         raw.append(await _raw_transactions(of, f"r-{number}"))
-    name = f"calls under five limits, {PARALLEL} at once, reserved and settled, beside raw transactions"
-    report.measures.append(Measurement(name, "calls/s", tuple(ours), 0.5, tuple(raw), at_least=True))
+    name = f"calls under five limits, {PARALLEL} at once, with LiteLLM, beside raw transactions"
+    report.measures.append(Measurement(name, "calls/s", tuple(ours), None, tuple(raw)))
+    await _measure_ledger(of, report)
     await _measure_excess(of, report)
+
+
+async def _measure_ledger(of: DeveloperStack, report: BenchReport) -> None:
+    """Measure the reservations and settlements of these calls alone, in this process, beside raw transactions."""
+    ours, raw = list[float](), list[float]()
+    manager = Service("manager", of.manager_login)
+    await manager.connection.open()
+    reservations = Reservations(manager.memory_for, {}, policy().approvals)
+
+    async def calls(_: TaskDelegated, memory: Memory) -> None:
+        tokens = [await memory.gateway_token("model") for _ in range(PARALLEL)]
+        began = time.perf_counter()
+        await asyncio.gather(*(_reserve_and_settle(reservations, each, f"l-{n}") for n, each in enumerate(tokens)))
+        ours.append(PARALLEL / (time.perf_counter() - began))
+
+    try:
+        for number in range(RUNS):
+            report.note_load()
+            task = {
+                "kind": "question",
+                "task_id": f"ledger-{number}",
+                "description": "Which?",
+                "budget": {"usd": "100"},
+            }
+            await of.deliver(task, calls)
+            raw.append(await _raw_transactions(of, f"l-{number}"))
+    finally:
+        reservations.close()
+        await manager.connection.close()
+    name = f"reserve and settle on five levels, {PARALLEL} at once, beside raw transactions on as many rows"
+    report.measures.append(Measurement(name, "calls/s", tuple(ours), 0.5, tuple(raw), at_least=True))
+
+
+async def _reserve_and_settle(reservations: Reservations, token: str, key: str) -> None:
+    loop = asyncio.get_running_loop()
+    call = GenerateCall(MODEL, tuple((each["role"], each["content"]) for each in MESSAGES), MAX_TOKENS)
+    request = CallRequest(token, unverified_grant(token), key, call, loop.time() + DEADLINE_S)
+    usage = CallUsage(Decimal("0.0001"), 200, MAX_TOKENS)
+    reserved = await reservations.reserve(request, usage)
+    assert isinstance(reserved, tuple)
+    response = {"choices": [{"message": {"content": _FILLER}}]}
+    call_id, record = reserved
+    await reservations.settle(
+        request, call_id, CallState.SETTLED, usage, response=response, limited_by=record.limited_by
+    )
 
 
 async def _raw_transactions(of: DeveloperStack, run: str) -> float:

@@ -31,7 +31,7 @@ from counterpoint.bench.evaluation_sets import UnreadableSet
 from counterpoint.bench.likeness_features import candidates_of
 from counterpoint.bench.likeness_fit import cross_validate, fit_likeness
 from counterpoint.bench.recognition_cases import Bm25Baseline, RecognitionCase, RecognitionOutcome, read_cases, summary
-from counterpoint.bench.report import RetryTransport, exit_on_sigterm, log_warnings_only, progress
+from counterpoint.bench.report import RetryTransport, exit_on_sigterm, log_warnings_only, progress, settled
 from counterpoint.bench.synthetic_incidents import synthetic_incidents
 from counterpoint.bus import BusSettings, Service
 from counterpoint.developer.evidence.calibration import load_calibration
@@ -80,7 +80,7 @@ async def ask(
                 "/v1/tasks", params={"project": PROJECT}, headers={"Prefer": f"wait={WAIT_S}"}, json=case.submission()
             )
             answer.raise_for_status()
-        task = answer.json()
+        task = await settled(http, answer.json(), PROJECT)
         findings = task.get("findings") or {}
         similar = dict.fromkeys(
             case_of_attempt.get(each["id"], each["id"]) for each in findings.get("similar_attempts", [])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
@@ -166,10 +166,22 @@ def _share(by_difficulty: Sequence[bool]) -> float | None:
     return round(sum(by_difficulty) / len(by_difficulty), 4) if by_difficulty else None
 
 
-class Bm25Baseline:
-    """BM25 over the texts of the learned cases."""
+class Searchable(Protocol):
+    """A text with an id."""
 
-    def __init__(self, learned: Sequence[RecognitionCase]) -> None:
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+
+
+class Bm25Baseline:
+    """BM25 over texts, such as those of the learned cases."""
+
+    def __init__(self, learned: Sequence[Searchable]) -> None:
         self._ids = [case.id for case in learned]
         self._bags = [Counter(_terms(case.text)) for case in learned]
         self._lengths = [max(1, sum(bag.values())) for bag in self._bags]

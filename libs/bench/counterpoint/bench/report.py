@@ -33,6 +33,14 @@ class RetryTransport(httpx.AsyncHTTPTransport):
         return response
 
 
+async def settled(http: httpx.AsyncClient, task: dict[str, Any], project: str) -> dict[str, Any]:
+    """Return a task when it has ended or waits for input."""
+    while task["state"] in ("submitted", "working"):
+        answer = await http.get(f"/v1/tasks/{task['task_id']}", params={"project": project, "wait": "30"})
+        task = answer.raise_for_status().json()
+    return task
+
+
 @dataclass(frozen=True)
 class Measurement:
     """One row of a report.

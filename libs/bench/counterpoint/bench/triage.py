@@ -29,7 +29,7 @@ from pydantic import Field, SecretStr, ValidationError
 from counterpoint import bus
 from counterpoint.bench.evaluation_metrics import ece, reliability
 from counterpoint.bench.evaluation_sets import UnreadableSet
-from counterpoint.bench.report import RetryTransport, exit_on_sigterm, log_warnings_only, progress
+from counterpoint.bench.report import RetryTransport, exit_on_sigterm, log_warnings_only, progress, settled
 from counterpoint.bus import BusSettings, Service
 from counterpoint.cli.ingest.files import batches
 from counterpoint.cli.ingest.sources import DocumentSources, SourceSelection
@@ -228,7 +228,7 @@ async def _submit(http: httpx.AsyncClient, case: TriageCase) -> tuple[str | None
         progress(f"{case.id} was not accepted: {answer.text}")
         return None, None, ()
     answer.raise_for_status()
-    task = answer.json()
+    task = await settled(http, answer.json(), PROJECT)
     text = task.get("result") if task["state"] == "completed" else task.get("proposal")
     confidence = task.get("confidence") or {}
     likelihood = (task.get("findings") or {}).get("likelihood")

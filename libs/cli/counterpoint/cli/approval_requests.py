@@ -65,6 +65,27 @@ def decide(
         return _decide_all(session, api, selection, decision, why)
 
 
+def waits_for_second(session: CommandSession, reply: dict[str, Any], again: str) -> Exit | None:
+    """Show the approval that a large act waits for, and the commands that follow; None for an act that was done.
+
+    `again` is the command of the act.
+    """
+    if "approval_id" not in reply:
+        return None
+    approve = session.command("approve", reply["approval_id"], project=reply["project"])
+
+    def human() -> str:
+        return (
+            f"{describe_approval(reply)}\n"
+            f"nothing was changed: a second person with the role approve runs\n  {approve}\n"
+            f"and then you run this again:\n  {again}\n"
+            "`counterpoint principal create NAME --kind person --role approve` adds such a person"
+        )
+
+    session.show(reply, human)
+    return Exit.WAITING
+
+
 def _decide_all(
     session: CommandSession, api: "ApiClient", selection: ApprovalSelection, decision: str, why: str | None
 ) -> Exit | None:

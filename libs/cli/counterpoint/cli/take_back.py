@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from counterpoint.cli.approval_requests import waits_for_second
+from counterpoint.cli.errors import Exit
 from counterpoint.cli.session import CommandSession
 from counterpoint.proto.words import quantity
 
@@ -17,11 +19,16 @@ Reason = Annotated[str, typer.Option("--reason", help="The reason, which is reco
 NO_REASON = "no reason was given"
 
 
-def take_back(session: CommandSession, kind: str, item: str, reason: str) -> None:
+def take_back(session: CommandSession, kind: str, item: str, reason: str) -> Exit | None:
+    """Take back or lift, and show the result or the approval that it waits for."""
     body = {"kind": kind, "item": item, "reason": reason}
     with session.connect() as api:
         reply = api.post("/v1/quarantines", body, project=session.project)
+    again = session.command(kind, item, "--reason", reason, project=session.project or "")
+    if (waiting := waits_for_second(session, reply, again)) is not None:
+        return waiting
     session.show(reply, lambda: report(reply, lambda known: undo_command(session, known)))
+    return None
 
 
 def undo_command(session: CommandSession, quarantine_id: str) -> str:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from counterpoint.guard.kinds import CLASSES, Class
 from counterpoint.proto import subjects
-from counterpoint.proto.approvals import Category
+from counterpoint.proto.approvals import Category, LargeAct
 from counterpoint.proto.replays import sandbox_project
 from counterpoint.proto.tasks import Autonomy
 
@@ -130,16 +130,20 @@ class RolePolicy(_Row):
 class ApprovalPolicy(_Row):
     """The acts that wait for a person, by category and autonomy; `projects` may differ.
 
-    `expires_s` is the time they wait, `remind_s` the times of the reminders, in seconds from the request.
+    `expires_s` is the time they wait, `remind_s` the times of the reminders, in seconds from the request. `over` are
+    the sizes, in records, over which acts of persons need a second person; `over_in` may differ by project.
     """
 
     expires_s: int = Field(ge=60)
     remind_s: tuple[Annotated[int, Field(ge=60)], ...] = ()
     acts: dict[Category, dict[Autonomy, ActRule]]
     projects: dict[str, dict[Category, dict[Autonomy, ActRule]]] = Field(default_factory=dict)
+    over: dict[LargeAct, Annotated[int, Field(ge=0)]]
+    over_in: dict[str, dict[LargeAct, Annotated[int, Field(ge=0)]]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
+        _check("approvals.over", {*map(str, self.over)} ^ {*get_args(LargeAct)})
         if any(before >= after for before, after in pairwise((*self.remind_s, self.expires_s))):
             raise ValueError("approvals.remind_s: must rise, and end before expires_s")
         _check("approvals.acts", {*map(str, self.acts)} ^ {*get_args(Category)})
@@ -153,6 +157,10 @@ class ApprovalPolicy(_Row):
         """Return the rule for an act; an unknown autonomy is supervised."""
         rules = self.projects.get(project, {}).get(category) or self.acts[category]
         return rules[autonomy] if autonomy in rules else rules["supervised"]
+
+    def size(self, act: LargeAct, project: str) -> int:
+        """Return the number of records up to which a person acts alone."""
+        return self.over_in.get(project, {}).get(act, self.over[act])
 
 
 class NatsUserPolicy(_Row):

@@ -9,7 +9,7 @@ from counterpoint.manager.gateway.lifts import lifts_for
 from counterpoint.manager.spend_lifts import lifted, read_counted
 from counterpoint.manager.task_history import TaskHistory
 from counterpoint.manager.task_update import TaskUpdate, without_effect
-from counterpoint.manager.tool_approvals import on_tool_decided, on_tool_refused
+from counterpoint.manager.tool_approvals import on_tool_decided, on_tool_due, on_tool_refused
 from counterpoint.manager.workflow import AWAITS_APPROVAL
 from counterpoint.proto.approvals import Approval, ApprovalDecided
 from counterpoint.proto.memory import Write
@@ -67,6 +67,10 @@ class ApprovalDesk:
     async def on_tool_refused(self, memory: Memory, history: TaskHistory) -> Decision:
         """Ask for a lift of the limits that refused a call of a tool of a principal, once."""
         return await on_tool_refused(memory, history, self._policy)
+
+    async def on_tool_due(self, memory: Memory, history: TaskHistory, approval_id: str | None) -> TaskUpdate:
+        """Remind of an approval that a refused call of a tool asked for."""
+        return await on_tool_due(memory, history, approval_id)
 
     def on_due(self, memory: Memory, history: TaskHistory) -> TaskUpdate:
         """Remind of the approval that the task waits for, or expire it, unless a person has decided in time."""

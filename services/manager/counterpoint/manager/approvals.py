@@ -221,15 +221,19 @@ def drop(history: TaskHistory, approval: Approval | None, now: datetime) -> Task
 def remind(history: TaskHistory, approval: Approval, now: datetime) -> TaskUpdate:
     """Repeat the request of an approval that nobody has decided, if a reminder is due, and wait for the next one."""
     pending, number = _pending(approval), sum(at <= now for at in approval.remind_at)
-    said = (
-        f"reminder {number}: nobody has decided on approval {approval.approval_id}, which ends at {approval.expires_at}"
-    )
+    said = reminder_text(approval, number)
     return TaskUpdate(
         steps=(ReasoningStep("approval", said if number else f"approval {approval.approval_id} waits"),),
         decision=f"remind of an approval: {approval.category}" if number else None,
         messages=(requested(approval, number),) if number else (),
         timers=(("approval", pending.next_check(now)),),
     )
+
+
+def reminder_text(approval: Approval, number: int) -> str:
+    """Return what the line says of a reminder."""
+    ends = f"which ends at {approval.expires_at}"
+    return f"reminder {number}: nobody has decided on approval {approval.approval_id}, {ends}"
 
 
 def awaited(history: TaskHistory, approval_id: str | None = None) -> Approval | None:

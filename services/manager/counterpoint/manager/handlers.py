@@ -150,6 +150,9 @@ class ManagerHandlers:
         if message.timer == "tool_refused":
             update, writes = await self._approvals.on_tool_refused(memory, history)
             return self._commit(memory, history, update, history.task.last_action_id, writes=writes)
+        if message.timer == "tool_approval":
+            update = await self._approvals.on_tool_due(memory, history, message.approval_id)
+            return self._commit(memory, history, update, history.task.last_action_id)
         if message.timer == "approval":
             update = self._approvals.on_due(memory, history)
             return self._commit(memory, history, update, history.task.last_action_id)

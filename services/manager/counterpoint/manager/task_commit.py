@@ -12,7 +12,7 @@ from counterpoint.manager.routing import request_of
 from counterpoint.manager.task_history import PLANNER_MEMORY, PLANS, TaskHistory
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import TaskUpdate
-from counterpoint.manager.timers import needed_timers, running_timers, set_timer
+from counterpoint.manager.timers import needed_timers, running_timers, set_timer, tool_reminder
 from counterpoint.proto.approvals import STORE as APPROVALS
 from counterpoint.proto.approvals import Approval
 from counterpoint.proto.attempts import Attempt
@@ -82,6 +82,7 @@ def task_commit(
         cancelled = running_timers(history.task) if history else ()
         messages += needed_timers(record, memory.now, limits)
     messages += [set_timer(task_id, timer, due_at) for timer, due_at in update.timers]
+    messages += [tool_reminder(task_id, *update.reminder)] if update.reminder else []
     return Commit(writes=tuple(writes), messages=tuple(messages), cancel_timers=cancelled)
 
 

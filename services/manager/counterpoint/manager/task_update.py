@@ -36,7 +36,7 @@ class TaskUpdate:
     record. `delegate`: the purpose of a delegation to the developer. `learned`: new records of attempts.
     `timers`: timers to set besides those of the new state, with their due times. `approvals`: new records of approvals.
     `plans`: new records of its plan, `plan_note`: what it came to. `warnings`: soft limits that calls of the task have
-    reached.
+    reached. `reminder`: an approval that does not hold the task, and when its request is repeated.
     """
 
     steps: tuple[ReasoningStep, ...]
@@ -51,6 +51,7 @@ class TaskUpdate:
     plans: tuple[PlanRecord, ...] = ()
     plan_note: PlanNote | None = None
     warnings: tuple[str, ...] = ()
+    reminder: tuple[str, datetime] | None = None
 
 
 def with_transition(task: Task, row: Transition, now: datetime, **changes: Any) -> Task:

@@ -27,6 +27,12 @@ def set_timer(task_id: str, timer: Timer, due_at: datetime) -> Outgoing:
     return send(TaskDue(task_id=task_id, timer=timer), due_at=due_at, timer=timer_name(task_id, timer))
 
 
+def tool_reminder(task_id: str, approval_id: str, due_at: datetime) -> Outgoing:
+    """Return the message that is due when an approval for a tool is reminded of. It has no name, so that it is not
+    stale when the task, which goes on meanwhile, has changed."""
+    return send(TaskDue(task_id=task_id, timer="tool_approval", approval_id=approval_id), due_at=due_at)
+
+
 def running_timers(task: Task) -> tuple[str, ...]:
     """Return the names of all timers that may be set in the task's state."""
     timers: list[Timer] = []

@@ -5,11 +5,11 @@ refused calls ask once.
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from counterpoint.client import Memory, put, record
 from counterpoint.guard.policy import ApprovalPolicy
-from counterpoint.manager.approvals import requested
+from counterpoint.manager.approvals import reminder_text, requested
 from counterpoint.manager.gateway.ledger import SpendRecord
 from counterpoint.manager.gateway.lifts import lifts_for
 from counterpoint.manager.spend_lifts import lifted, read_counted
@@ -50,8 +50,32 @@ async def on_tool_refused(memory: Memory, history: TaskHistory, policy: Approval
         decision="ask for approval: spend",
         messages=(requested(approval),),
         approvals=(approval,),
+        reminder=_next_reminder(approval, memory.now),
     )
     return update, (put("spend", task.task_id, spend.model_copy(update=asked), existing=history.spend_item),)
+
+
+async def on_tool_due(memory: Memory, history: TaskHistory, approval_id: str | None) -> TaskUpdate:
+    """Repeat the request of an approval for a tool that nobody has decided, and wait for the next reminder."""
+    spend = history.spend
+    item = None
+    if not history.workflow_state.ended and approval_id is not None and spend.tool_approval == approval_id:
+        item = await memory.get(STORE, approval_id)
+    approval = record(item, Approval) if item else None
+    number = sum(at <= memory.now for at in approval.remind_at) if approval else 0
+    if approval is None or approval.state_at(memory.now) != "pending" or not number:
+        return without_effect(history, f"a reminder of approval {approval_id}")
+    return TaskUpdate(
+        steps=(ReasoningStep("approval", reminder_text(approval, number)),),
+        decision=f"remind of an approval: {approval.category}",
+        messages=(requested(approval, number),),
+        reminder=_next_reminder(approval, memory.now),
+    )
+
+
+def _next_reminder(approval: Approval, now: datetime) -> tuple[str, datetime] | None:
+    at = min((each for each in approval.remind_at if each > now), default=None)
+    return (approval.approval_id, at) if at else None
 
 
 async def on_tool_decided(memory: Memory, history: TaskHistory, message: ApprovalDecided) -> Decision | None:
@@ -105,6 +129,7 @@ def _approval(
         artifact_sha256=artifact_sha256(artifact),
         requested_at=memory.now,
         expires_at=memory.now + timedelta(seconds=policy.expires_s),
+        remind_at=tuple(memory.now + timedelta(seconds=each) for each in policy.remind_s),
         lifts=lifts,
         refused=refused,
     )

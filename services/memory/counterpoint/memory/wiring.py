@@ -22,6 +22,7 @@ from counterpoint.memory.ingest.blobs import Blobs
 from counterpoint.memory.ingest.bulk_import import BulkImport
 from counterpoint.memory.ingest.documents import Ingest
 from counterpoint.memory.operations.erasure import Erasures
+from counterpoint.memory.operations.large_acts import LargeActs
 from counterpoint.memory.operations.reembedding import Reembedding
 from counterpoint.memory.operations.take_back import TakeBacks
 from counterpoint.memory.projection.projections import Tiers
@@ -98,8 +99,9 @@ class Components:
         self.vectors = EmbeddingPipeline(database, policy, search)
         self.influence = Influence(database)
         self.reembedding = Reembedding(database, searching.models, search, self.vectors, committer, searching.tiers)
-        self.takebacks = TakeBacks(database, policy, committer, self.vectors, self.influence)
-        self.erasures = Erasures(database, policy, committer, self.influence, core.sequencer.once)
+        large = LargeActs(database, policy, committer)
+        self.takebacks = TakeBacks(database, policy, committer, self.vectors, self.influence, large)
+        self.erasures = Erasures(database, policy, committer, self.influence, core.sequencer.once, large)
         releases = Releases(database, Fingerprints(keys.signing))
         blobs = Blobs(database, policy, releases)
         self.ingest = Ingest(database, policy, self.vectors, committer, blobs, releases)

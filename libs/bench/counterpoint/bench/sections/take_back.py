@@ -6,10 +6,15 @@ from pathlib import Path
 from counterpoint.bench.bench_stack import BenchStack, bench_stack
 from counterpoint.bench.report import BenchReport, Measurement, progress
 from counterpoint.bench.sections.size import SectionSize
-from counterpoint.client import Memory
+from counterpoint.client import Memory, put, record
+from counterpoint.proto.approvals import STORE as APPROVALS
+from counterpoint.proto.approvals import Approval, ApprovalDecision
+from counterpoint.proto.commands import TakeBackMemory
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import Commit, Dependents, Origin, Write
+from counterpoint.proto.memory import Commit, Dependents, Origin, TakeBack, Write
 from counterpoint.proto.messages import utc_now
+from counterpoint.proto.principals import Principal
+from counterpoint.proto.subjects import DEFAULT_PROJECT
 
 READS = 20
 WRITES = 2
@@ -60,11 +65,25 @@ async def _fill(bench: BenchStack, project: str, commits: int) -> int:
     return edges
 
 
-def _client(bench: BenchStack, project: str) -> Memory:
+def _client(bench: BenchStack, project: str, principal: str = "administrator") -> Memory:
     """Return a client with a long timeout, so that slow requests are measured too."""
-    origin = Origin(message_id=new_id(), fence=1, project=project, principal="administrator")
+    origin = Origin(message_id=new_id(), fence=1, project=project, principal=principal)
     request = bench.router.connection.request
     return Memory(request, "router", origin, utc_now(), query_timeout_s=TIMEOUT_S, commit_timeout_s=TIMEOUT_S)
+
+
+async def _approve(bench: BenchStack, project: str, approval_id: str) -> None:
+    """Approve a large act as another person than the one who measures."""
+    person = Principal(name=f"second-{project}", kind="person", projects=(project,), roles=("approve", "read"))
+    write = Write(store="principals", id=person.name, body=person.model_dump(mode="json", exclude_none=True))
+    await _client(bench, DEFAULT_PROJECT).step(Commit(writes=(write,)))
+    memory = _client(bench, project, person.name)
+    item = await memory.get(APPROVALS, approval_id)
+    assert item is not None
+    asked = record(item, Approval)
+    decision = ApprovalDecision(decision="approved", artifact_sha256=asked.artifact_sha256)
+    after = asked.decided(decision, person.name, "person", utc_now())
+    await memory.step(Commit(writes=(put(APPROVALS, approval_id, after, existing=item),)))
 
 
 async def measure(folder: Path, size: SectionSize, report: BenchReport) -> None:
@@ -83,12 +102,14 @@ async def measure(folder: Path, size: SectionSize, report: BenchReport) -> None:
             traced.append(time.perf_counter() - began)
             assert found.report is not None
             assert found.report["items"], found
-            order = Write(store="quarantines", id=new_id(), body={
-                "kind": "quarantine", "store": "entities", "id": "source", "reason": "it is wrong",
-            })  # fmt: skip
+            wish = TakeBack(kind="quarantine", store="entities", id="source", reason="it is wrong")
+            order = TakeBackMemory(id=new_id(), wish=wish)
+            asked = await _client(bench, project).command(order)
+            if asked.approval is not None:
+                await _approve(bench, project, asked.approval)
             person = _client(bench, project)
             began = time.perf_counter()
-            await person.step(Commit(writes=(order,)))
+            await person.command(order)
             quarantined.append(time.perf_counter() - began)
             left = await bench.postgres.fetchval(
                 "SELECT count(*) FROM records WHERE project = $1 AND store = ANY ($2) AND body IS NOT NULL",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 STATES = ("pending", "approved", "rejected", "expired", "withdrawn", "applied", "outdated", "all")
-CATEGORIES = ("spend", "proposal", "document", "web")
+CATEGORIES = ("spend", "proposal", "document", "web", "erasure", "take_back")
 CategoryFilter = Annotated[str | None, typer.Option("--category", help=f"One of {', '.join(CATEGORIES)}.")]
 TaskFilter = Annotated[str | None, typer.Option("--task", metavar="TASK", help="The approvals of one task.")]
 
@@ -51,7 +51,8 @@ def check_category(category: str | None) -> None:
 
 def describe_approval(approval: dict[str, Any]) -> str:
     """Return the head and the text of an approval, with the hash that binds it."""
-    head = f"{approval['approval_id']}  {approval['category']}, {approval['state']}, task {approval['task_id']}"
+    about = f"task {approval['task_id']}" if approval.get("task_id") else f"asked for by {approval['requested_by']}"
+    head = f"{approval['approval_id']}  {approval['category']}, {approval['state']}, {about}"
     text = "\n".join(f"  {line}" for line in approval["artifact"].splitlines())
     return f"{head}\n  {approval['summary']}\n{text}\n  sha256 {approval['artifact_sha256']}"
 

@@ -14,7 +14,7 @@ from counterpoint.cli.errors import CommandError, UsageError
 from counterpoint.cli.session import CommandSession
 
 PACKAGE = "counterpoint.bench"
-OF_SETS = ("retrieval", "answer", "triage", "recognition")
+OF_SETS = ("retrieval", "answer", "triage", "recognition", "models")
 """Benchmarks that need a folder of sets."""
 BENCHES = ("commit", "flow", "load", "incidents", "agents", "front", "line", "memory", "roll", *OF_SETS)
 ACCEPTED_BY: Mapping[str, tuple[str, ...]] = {
@@ -25,6 +25,8 @@ ACCEPTED_BY: Mapping[str, tuple[str, ...]] = {
     "--among": ("recognition",),
     "--full": ("memory",),
     "--only": ("memory",),
+    "--model": ("models",),
+    "--limit": ("models",),
     "--rate": ("load", "incidents", "roll"),
     "--seconds": ("load", "incidents"),
 }
@@ -59,6 +61,11 @@ def bench(
         bool, typer.Option("--full", help="memory: measure all sizes; takes more than half an hour.")
     ] = False,
     only: Annotated[list[str] | None, typer.Option("--only", help="memory: measure this section; repeatable.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="small|scripted", help="models: small, the default if it is installed."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="models: number of cases of the set.")] = None,
     rate: Annotated[
         float | None,
         typer.Option("--rate", min=0.1, help="load, incidents, roll: tasks per second. Default: 10, 5 and 20."),
@@ -80,6 +87,8 @@ def bench(
         "--among": [str(among)] if among else [],
         "--with": [str(each.absolute()) for each in further or ()],
         "--full": [""] if full else [],
+        "--model": [model] if model else [],
+        "--limit": [str(limit)] if limit else [],
         "--rate": [str(rate)] if rate else [],
         "--seconds": [str(seconds)] if seconds else [],
         "--only": only or [],

@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
+from counterpoint.cli.approval_requests import waits_for_second
 from counterpoint.cli.command import Panel, command
-from counterpoint.cli.errors import UsageError
+from counterpoint.cli.errors import Exit, UsageError
 from counterpoint.cli.session import CommandSession
 
 
@@ -19,7 +20,7 @@ def erase(
     reason: Annotated[str, typer.Option("--reason", help="The reason, which is recorded.")] = "no reason was given",
     shown: Annotated[bool, typer.Option("--shown", help="Also records that read it without citing it.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
-) -> None:
+) -> Exit | None:
     """Erase a task, a document or a whole project permanently, with everything derived from it."""
     if everything and session.project is None:
         raise UsageError("--everything needs --project with the project to erase")
@@ -33,7 +34,14 @@ def erase(
     body = {"scope": scope, "what": what, "reason": reason, "shown": shown}
     with session.connect() as api:
         reply = api.post("/v1/erasures", body, project=session.project)
+    chosen_as = ("--everything",) if scope == "project" else (f"--{scope}", what)
+    again = (*chosen_as, "--reason", reason, *(("--shown",) if shown else ()), "--yes")
+    if (
+        waiting := waits_for_second(session, reply, session.command("erase", *again, project=session.project or ""))
+    ) is not None:
+        return waiting
     session.show(reply, lambda: _summary(reply))
+    return None
 
 
 def _confirm(what: str) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from counterpoint.cli.command import Panel, command
+from counterpoint.cli.errors import Exit
 from counterpoint.cli.session import CommandSession
 from counterpoint.cli.take_back import NO_REASON, Item, Reason, take_back
 
@@ -17,9 +18,9 @@ def quarantine(
     lift: Annotated[
         bool, typer.Option("--lift", help="Undo a quarantine or a rollback: ITEM is the id that it printed.")
     ] = False,
-) -> None:
+) -> Exit | None:
     """Take a memory, and all that used it, out of every read.
 
     Records that read it without citing it stay: `counterpoint blast-radius --memory ITEM --shown` lists them.
     """
-    take_back(session, "lift" if lift else "quarantine", item, reason)
+    return take_back(session, "lift" if lift else "quarantine", item, reason)

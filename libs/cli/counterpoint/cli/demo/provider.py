@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -33,8 +33,8 @@ class SimulatedProvider:
 
 
 @contextmanager
-def simulated_provider(text: str) -> Iterator[SimulatedProvider]:
-    """Run a provider that answers with `text`, on the loopback interface."""
+def simulated_provider(reply: str | Callable[[str], str]) -> Iterator[SimulatedProvider]:
+    """Run a provider that answers with a text, or with a function of the last message, on the loopback interface."""
     provider = SimulatedProvider()
 
     class Handler(BaseHTTPRequestHandler):
@@ -44,7 +44,9 @@ def simulated_provider(text: str) -> Iterator[SimulatedProvider]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             provider.requests += 1
-            streams = json.loads(body).get("stream", False)
+            asked = json.loads(body)
+            streams = asked.get("stream", False)
+            text = reply if isinstance(reply, str) else reply(str(asked["messages"][-1]["content"]))
             completion = _completion(text, len(body))
             answer = (_events(completion) if streams else json.dumps(completion)).encode()
             self.send_response(200)

@@ -31,6 +31,13 @@ _OPEN = """- Who owns {system}, and who may grant access to it?
 - Which of its data is needed, how much, how often, and in which direction?
 - What does it guarantee: order, repetition, limits of its interface?"""
 
+_RECORD = """- Status: proposed; a person decides.
+- Context: {system} has no official provider, and {why}.
+- Options: the alternatives above.
+- Decision: open. It is made in step 4, and needs the open points below.
+- Consequences to name: who owns what takes the place of a provider, what is lost when it fails, and how it is replaced
+  once there is a provider."""
+
 
 def plan_path(system: str) -> str:
     """Return the path under which the plan of a system belongs into the documents of a project."""
@@ -80,12 +87,27 @@ def _plan(system: str, message: TaskDelegated, evidence: Evidence, written: Writ
     )
     plan.section("Alternatives", _ALTERNATIVES.format(others=others), plan.lines(written, "alternatives"))
     plan.section("Steps", _STEPS, *_written_steps(plan, written))
+    if why := _reaches(system, evidence):
+        plan.section("Decision record", _RECORD.format(system=system, why=why))
     plan.section("Open points", _OPEN.format(system=system), plan.lines(written, "open_points"))
     return plan
 
 
 def _written_steps(plan: PlanText, written: WrittenPlan | None) -> tuple[str, ...]:
     return (f"After that, in the words of {written.by}:", plan.steps(written)) if written else ()
+
+
+def _reaches(system: str, evidence: Evidence) -> str | None:
+    """Return in words what a decision on a system reaches beyond it: other systems of the task, and what lies
+    downstream of its target; None if nothing is known."""
+    names = [name for name, _ in evidence.providers.found] + [
+        each for each in evidence.providers.missing if each != system
+    ]
+    radius = evidence.downstream.radius
+    count = len({(each.kind, each.namespace, each.name) for each in radius.downstream}) if radius else 0
+    parts = [f"the task connects it with {', '.join(names)}"] if names else []
+    parts += [f"{count} jobs and data sets are downstream of {evidence.downstream.name}"] if count else []
+    return ", and ".join(parts) or None
 
 
 def _about(system: str, evidence: Evidence) -> list[Citation]:

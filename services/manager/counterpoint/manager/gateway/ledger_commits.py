@@ -42,13 +42,13 @@ _REMEMBERED = 1000
 
 @dataclass(frozen=True, slots=True)
 class PendingReservation:
-    """A call to reserve at its estimate, as `call`, and what was read for it by `memory`, which the commit rests on."""
+    """A call to reserve at its estimate, as `call`. `read`: what was read for it, and by which memory; None where its
+    group reads for all of its calls."""
 
     request: CallRequest
     call_id: str
     estimate: CallUsage
-    memory: Memory
-    found: ReservationInput
+    read: tuple[Memory, ReservationInput] | None
     call: Callable[[ReservationInput], ModelCallRecord]
 
 
@@ -99,6 +99,10 @@ class LedgerCommits:
         _remember(self._last, key, found)
         return memory, found
 
+    async def existing(self, request: CallRequest, call_id: str) -> Item | None:
+        """Return the record of a call. The query also checks the token. Raises `Denied` or `Transient`."""
+        return await self.memory(request).get("model_calls", call_id)
+
     async def reserve(self, pending: PendingReservation) -> ModelCallRecord:
         """Return the record of a reserved call. Raises `Denied` or `SoftLimitReached` when a limit does not cover it,
         `Conflict` if the call is there already, or `Transient`."""
@@ -123,12 +127,13 @@ class LedgerCommits:
 
     async def _reserve(self, group: Sequence[PendingReservation]) -> Sequence[ModelCallRecord | Exception]:
         newest = group[-1]
-        request, memory, found = newest.request, newest.memory, newest.found
+        request, call_ids = newest.request, [each.call_id for each in group]
         async with self._lock(request.grant.project, request.scope):
+            memory, found = newest.read or await self.read(request, *call_ids)
             for attempt in range(_ATTEMPTS):
                 async with self._of_limits(request, limited=bool(found.limited)):
                     if attempt or self._is_stale(request, found):
-                        memory, found = await self.read(request, *(each.call_id for each in group))
+                        memory, found = await self.read(request, *call_ids)
                     try:
                         return await self._commit_reservations(memory, group, found)
                     except Conflict:

@@ -6,6 +6,7 @@ retries would hide calls that were paid twice.
 
 import array
 import asyncio
+import importlib
 import json
 import os
 import random
@@ -194,6 +195,8 @@ def _import_litellm() -> Any:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     import litellm
 
+    # The client would import it within the first call, which takes half a second.
+    importlib.import_module("openai.resources.chat.completions")
     litellm.suppress_debug_info = True
     return litellm
 

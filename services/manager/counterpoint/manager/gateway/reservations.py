@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter as TallyCounter
 from collections.abc import Mapping
 from datetime import timedelta
 from itertools import count
@@ -52,6 +53,7 @@ class Reservations:
         self._commits = LedgerCommits(memory_for, job_tokens)
         self._approvals = approvals
         self._holder = new_id()
+        self._under_way = TallyCounter[object]()
 
     def close(self) -> None:
         """Cancel all commits."""
@@ -81,10 +83,16 @@ class Reservations:
         Raises `Denied` when the budget does not cover it, `SoftLimitReached`, `Permanent` for a call of unknown
         outcome, or `Transient`.
         """
+        authority = request.authority
+        self._under_way[authority] += 1
         try:
             return await retry_on_conflict(lambda: self._reserve_once(request, estimate), _COMMIT_ATTEMPTS)
         except Conflict as error:
             raise Transient("too many calls of the same task at once", retry_after_s=0.5) from error
+        finally:
+            self._under_way[authority] -= 1
+            if not self._under_way[authority]:
+                del self._under_way[authority]
 
     async def _reserve_once(
         self, request: CallRequest, estimate: CallUsage
@@ -92,12 +100,15 @@ class Reservations:
         """Reserve under the first id of the call that is not released. Raises `Conflict` after a concurrent change."""
         for number in range(_RELEASES_LIMIT):
             call_id = derived_id(request.grant.message, "call", request.key, number)
-            memory, found = await self._commits.read(request, call_id)
-            if isinstance(request.call, WebSearchCall) and request.grant.task is not None:
-                require_permit(self._approvals, request.grant.project, found.task, request.call)
-            if call_id not in found.calls:
+            # Of calls at once, which share a commit, the group reads what all of them rest on.
+            shares = self._under_way[request.authority] > 1 and not isinstance(request.call, WebSearchCall)
+            read = None if shares else await self._commits.read(request, call_id)
+            if isinstance(request.call, WebSearchCall) and request.grant.task is not None and read:
+                require_permit(self._approvals, request.grant.project, read[1].task, request.call)
+            known = read[1].calls.get(call_id) if read else await self._commits.existing(request, call_id)
+            if known is None:
                 pending = PendingReservation(
-                    request, call_id, estimate, memory, found, lambda used: self._reservation(request, estimate, used)
+                    request, call_id, estimate, read, lambda used: self._reservation(request, estimate, used)
                 )
                 try:
                     return call_id, await self._commits.reserve(pending)
@@ -105,7 +116,7 @@ class Reservations:
                     if denied.rule == ErrorCode.BUDGET:
                         CALLS.labels(request.grant.project, request.call.model, "refused").inc()
                     raise
-            call = record(found.calls[call_id], ModelCallRecord)
+            call = record(known, ModelCallRecord)
             if call.state != CallState.RELEASED or call.request_sha256 not in request.digests:
                 return await self._stored_outcome(request, call_id, call)
         raise Transient("the provider failed too often for this key", retry_after_s=0.5)

@@ -24,6 +24,7 @@ JOB = "job:"
 EDITOR = "editor:"
 """Prefix of the message id of a gateway token for a tool of a principal, which is followed by the principal's name,
 the task, and when the principal was created: a later one of the same name has another token."""
+_APPROVALS = "approvals"
 _CALL = "call"
 _LEDGER = frozenset((store, right) for store in ("spend", "model_calls") for right in ("read", "write"))
 ALWAYS = frozenset({"decisions", "actions"})
@@ -243,10 +244,11 @@ def own(policy: Policy, project: str, message: str, now: datetime) -> Grant:
 
 
 def taking_back(policy: Policy, project: str, message: str, now: datetime) -> Grant:
-    """Return the grant of a take-back: memory may also delete and restore all learned records."""
+    """Return the grant of a take-back: memory may also delete and restore all learned records, and asks for its
+    approval."""
     grant = own(policy, project, message, now)
     learned = frozenset((name, "write") for name, row in policy.stores.items() if row.learned)
-    return grant.model_copy(update={"rights": grant.rights | learned})
+    return grant.model_copy(update={"rights": grant.rights | learned | {(_APPROVALS, "write")}})
 
 
 def erasing(policy: Policy, project: str, message: str, now: datetime) -> Grant:

@@ -26,6 +26,7 @@ from counterpoint.memory.audit.packed_leaf import leaf_text
 from counterpoint.memory.audit.standing import placed
 from counterpoint.memory.commit.committer import Committer
 from counterpoint.memory.commit.planner import plan_commit
+from counterpoint.memory.operations.large_acts import LargeActs, PlannedAct
 from counterpoint.memory.provenance.influence import Influence, Version
 from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
@@ -38,6 +39,7 @@ from counterpoint.proto.memory import Commit, CommitReply, Erase, Erased, Origin
 log = structlog.get_logger()
 
 STORE = "erasures"
+# The approvals of large acts are kept too, by `LargeActs.approvals`.
 KEPT = frozenset({"audit", "erasures", "quarantines", "releases", "revocations", "providers", "projections"})
 """Stores that are not erased: records of operations, and records without user content."""
 _ATTEMPTS = 5
@@ -62,12 +64,14 @@ class Erasures:
         committer: Committer,
         influence: Influence,
         sequenced: Callable[[], Awaitable[object]],
+        large_acts: LargeActs,
     ) -> None:
         self._database = database
         self._policy = policy
         self._committer = committer
         self._influence = influence
         self._sequenced = sequenced
+        self._large_acts = large_acts
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def lock(self, project: str) -> asyncio.Lock:
@@ -76,7 +80,8 @@ class Erasures:
         return self._locks[project]
 
     async def apply(self, origin: Origin, erasure_id: str, request: Erase) -> CommitReply:
-        """Erase, and record the result in the store `erasures`. Raises `Permanent` `not_found`."""
+        """Erase, and record the result in the store `erasures`. Raises `Permanent` `not_found`, and
+        `AwaitsApproval`."""
         async with self._locks[origin.project]:
             return await retry_on_conflict(partial(self._erase_derived, origin, erasure_id, request), _ATTEMPTS)
 
@@ -118,7 +123,9 @@ class Erasures:
             problem = f"{request.scope} {request.what} does not exist in project {origin.project}"
             raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="what", problem=problem),))
         keys, shown_to = await self._with_derived(origin.project, request, roots)
-        return await self._erase(origin, erasure_id, request, keys, shown_to)
+        keys -= await self._large_acts.approvals(origin.project)
+        permit = await self._large_acts.permit(origin, _planned(request, keys))
+        return await self._erase(origin, erasure_id, request, keys, shown_to, permit=permit)
 
     async def _roots(self, project: str, request: Erase) -> set[Key]:
         async with self._database.reading(project) as connection:
@@ -186,8 +193,11 @@ class Erasures:
         keys: Set[Key],
         shown_to: int,
         found: Mapping[Key, int] = MappingProxyType({}),
+        *,
+        permit: tuple[Write, ...] = (),
     ) -> CommitReply:
-        """Delete the records, then erase their content. Raises `Conflict` if one has another version than was found."""
+        """Delete the records, then erase their content. `permit` uses up the approval. Raises `Conflict` if one has
+        another version than was found."""
         await self._sequenced()
         ordered = sorted(keys)
         present, forgets = await self._forgets(origin.project, ordered)
@@ -204,7 +214,7 @@ class Erasures:
         )
         record = Write(store=STORE, id=erasure_id, body=erased.model_dump(mode="json"))
         deleted = (Write(store=store, id=each, body=None, expect=present[store, each]) for store, each in ordered)
-        reply, commit_id = await self._commit(origin, "erase", (record, *deleted), forgets)
+        reply, commit_id = await self._commit(origin, "erase", (record, *permit, *deleted), forgets)
         await self._wipe(origin, erasure_id, erased, 1, UUID(commit_id))
         return reply
 
@@ -255,3 +265,15 @@ class Erasures:
             forgets=forgets,
         )
         return await self._committer.apply(plan), plan.commit_id
+
+
+def _planned(request: Erase, keys: Set[Key]) -> PlannedAct:
+    shown = ", and what was only shown it" if request.shown else ""
+    lines = [f"{store}/{record}" for store, record in sorted(keys)]
+    return PlannedAct(
+        kind="erasure",
+        name=f"erase {request.scope} {request.what}{shown}, for ever",
+        size=len(lines),
+        counts=f"{len(lines)} records are erased, with all their versions",
+        lines=lines,
+    )

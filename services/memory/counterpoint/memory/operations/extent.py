@@ -34,9 +34,9 @@ class Extent:
         first = await self._influence.said_since(home, take_back.store, take_back.id) if rolls_back else 1
         return take_back.model_copy(update={"version": first})
 
-    async def dependents_in(self, project: str, roots: frozenset[Version]) -> bool:
-        """Whether anything in a project depends on versions of the shared project."""
-        return bool((await self._influence.of(project, roots, shared=True, limit=1)).touched)
+    async def dependents_in(self, project: str, roots: frozenset[Version], limit: int = 1) -> int:
+        """Return the number of versions in a project that depend on versions of the shared project, up to a limit."""
+        return len((await self._influence.of(project, roots, shared=True, limit=limit)).touched)
 
     async def roots(
         self, project: str, take_back: TakeBack, *, shared: bool = False, before: int | None = None

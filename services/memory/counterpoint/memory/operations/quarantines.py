@@ -1,16 +1,21 @@
 """Take-back records: the take-backs and liftings of a project, in the store `quarantines`."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.sql_files import load_statements
-from counterpoint.proto.memory import TakeBack, TakenBack
+from counterpoint.proto.ids import derived_id
+from counterpoint.proto.memory import Origin, TakeBack, TakenBack
 
 STORE = "quarantines"
 
 _SQL = load_statements(__package__)
+_TASKS_NAMED = 500
+_TAKE_BACKS_NAMED = 20
 _ALWAYS = datetime.min.replace(tzinfo=UTC)
 
 
@@ -54,6 +59,38 @@ class TakeBackRecords:
         async with self._database.reading(project) as connection:
             row = await connection.fetchrow(_SQL["take_back"], project, take_back_id)
         return _record(row) if row is not None else None
+
+
+def result_of(
+    take_back: TakeBack,
+    origin: Origin,
+    at: datetime,
+    counts: tuple[Counter[str], Counter[str]],
+    tasks: Sequence[str],
+    *,
+    shared: bool,
+    of: str | None,
+    others: tuple[str, ...],
+) -> TakenBack:
+    """Return the result of a take-back. `counts` are the records by store: taken out, and restored."""
+    return TakenBack(
+        **take_back.model_dump(include=set(TakeBack.model_fields)),
+        by=origin.principal or "memory",
+        at=at,
+        out=counts[0],
+        restored=counts[1],
+        tasks=tuple(tasks[:_TASKS_NAMED]),
+        tasks_count=len(tasks),
+        shared=shared,
+        of=of,
+        others=others[:_TAKE_BACKS_NAMED],
+    )
+
+
+def origin_in(origin: Origin, project: str) -> Origin:
+    """Return the origin of the part of a take-back in another project."""
+    message_id = derived_id(origin.message_id, "take back", project)
+    return origin.model_copy(update={"project": project, "message_id": message_id})
 
 
 def _record(row: Any) -> TakeBackRecord:

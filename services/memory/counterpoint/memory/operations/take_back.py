@@ -23,8 +23,9 @@ from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.commit.planner import plan_commit
 from counterpoint.memory.operations.changes import RecordRollback, VersionHistory
 from counterpoint.memory.operations.extent import Extent
-from counterpoint.memory.operations.preview import preview
-from counterpoint.memory.operations.quarantines import STORE, TakeBackRecord, TakeBackRecords
+from counterpoint.memory.operations.large_acts import LargeActs
+from counterpoint.memory.operations.preview import planned, preview
+from counterpoint.memory.operations.quarantines import STORE, TakeBackRecord, TakeBackRecords, origin_in, result_of
 from counterpoint.memory.provenance.influence import Influence, Version
 from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
@@ -32,7 +33,7 @@ from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.errors import Conflict, Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.ids import derived_id, new_id
-from counterpoint.proto.memory import Commit, CommitReply, Origin, Ref, TakeBack, TakeBackPreview, TakenBack, Write
+from counterpoint.proto.memory import Commit, CommitReply, Origin, Ref, TakeBack, TakeBackPreview, Write
 from counterpoint.proto.subjects import SHARED_PROJECT
 
 T = TypeVar("T")
@@ -40,8 +41,6 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 _ATTEMPTS = 5
-_TASKS_NAMED = 500
-_TAKE_BACKS_NAMED = 20
 _UNCONFIRMED_S = 90.0
 """Age after which a commit without a reply can no longer be applied, in seconds: longer than the statement timeout and
 the wait for it."""
@@ -51,13 +50,20 @@ class TakeBacks:
     """Executes take-backs, one at a time per project, and knows the versions that were taken back lately."""
 
     def __init__(
-        self, database: Database, policy: Policy, committer: Committer, vectors: EmbeddingPipeline, influence: Influence
+        self,
+        database: Database,
+        policy: Policy,
+        committer: Committer,
+        vectors: EmbeddingPipeline,
+        influence: Influence,
+        large_acts: LargeActs,
     ) -> None:
         self._database = database
         self._policy = policy
         self._committer = committer
         self._vectors = vectors
         self._influence = influence
+        self._large_acts = large_acts
         self._changes = VersionHistory(database, policy)
         self._records = TakeBackRecords(database)
         self._extent = Extent(influence, self._changes, self._records)
@@ -142,7 +148,7 @@ class TakeBacks:
 
     async def apply(self, origin: Origin, take_back_id: str, take_back: TakeBack) -> CommitReply:
         """Take back or lift, and record the result in the store `quarantines`. Raises `Permanent` `not_found`, or
-        `conflict` if it was lifted already, and every error of a commit."""
+        `conflict` if it was lifted already, `AwaitsApproval`, and every error of a commit."""
         async with self._locks[origin.project]:
             reply = await retry_on_conflict(partial(self._take_back, origin, take_back_id, take_back), _ATTEMPTS)
             if origin.project == SHARED_PROJECT:
@@ -198,7 +204,11 @@ class TakeBacks:
         self._wrong_in(project)[take_back_id] = wrong
         try:
             changes = await self._changes.of(project, wrong, restores=take_back.restores)
-            reply = await self._commit(origin, take_back_id, take_back, changes, tasks, (), shared=shared)
+            permit: tuple[Write, ...] = ()
+            if not shared:
+                act = await planned(self._extent, self._database, project, take_back, roots, changes)
+                permit = await self._large_acts.permit(origin, act)
+            reply = await self._commit(origin, take_back_id, take_back, changes, tasks, permit, shared=shared)
         except (Conflict, Denied, Permanent):
             self._wrong_in(project).pop(take_back_id)
             if former is not None:
@@ -219,7 +229,7 @@ class TakeBacks:
         """Take back in all other projects what is derived from a shared item, if not done yet."""
         for project in await self._database.projects():
             if project != SHARED_PROJECT and await self._records.get(project, take_back_id) is None:
-                await self._in_project(_origin_in(origin, project), take_back_id, take_back, before)
+                await self._in_project(origin_in(origin, project), take_back_id, take_back, before)
 
     async def _in_project(self, origin: Origin, take_back_id: str, take_back: TakeBack, before: int | None) -> None:
         """Take back what a project derived from a shared item, if anything."""
@@ -236,7 +246,7 @@ class TakeBacks:
             known = await self._records.get(project, take_back.id)
             if project != SHARED_PROJECT and known is not None and known.in_force:
                 await retry_on_conflict(
-                    partial(self._lift, _origin_in(origin, project), take_back_id, take_back), _ATTEMPTS
+                    partial(self._lift, origin_in(origin, project), take_back_id, take_back), _ATTEMPTS
                 )
 
     async def _stragglers(
@@ -310,18 +320,8 @@ class TakeBacks:
         now = datetime.now(UTC)
         restored = await self._changes.restoring_writes(origin.project, changes)
         outs = [each for each in changes if each.before is None]
-        done = TakenBack(
-            **take_back.model_dump(include=set(TakeBack.model_fields)),
-            by=origin.principal or "memory",
-            at=now,
-            out=Counter(each.store for each in outs),
-            restored=Counter(row.store for row in restored),
-            tasks=tuple(tasks[:_TASKS_NAMED]),
-            tasks_count=len(tasks),
-            shared=shared,
-            of=of,
-            others=others[:_TAKE_BACKS_NAMED],
-        )
+        counts = Counter(each.store for each in outs), Counter(row.store for row in restored)
+        done = result_of(take_back, origin, now, counts, tasks, shared=shared, of=of, others=others)
         record = Write(store=STORE, id=take_back_id, body=done.model_dump(mode="json", exclude_none=True))
         deleted = (Write(store=each.store, id=each.id, body=None, expect=each.present) for each in outs)
         prepared = plan_commit(
@@ -341,8 +341,3 @@ class TakeBacks:
 
     def _wrong_in(self, project: str) -> dict[str, frozenset[Version]]:
         return self._wrong.setdefault(project, {})
-
-
-def _origin_in(origin: Origin, project: str) -> Origin:
-    message_id = derived_id(origin.message_id, "take back", project)
-    return origin.model_copy(update={"project": project, "message_id": message_id})

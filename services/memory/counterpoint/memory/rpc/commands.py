@@ -9,6 +9,7 @@ from counterpoint.memory.access import diode
 from counterpoint.memory.commit.dead_letters import DeadLetters
 from counterpoint.memory.operations import erasure, quarantines
 from counterpoint.memory.operations.erasure import Erasures
+from counterpoint.memory.operations.large_acts import AwaitsApproval
 from counterpoint.memory.operations.reembedding import Reembedding
 from counterpoint.memory.operations.take_back import TakeBacks
 from counterpoint.memory.projection.projections import Tiers
@@ -69,10 +70,8 @@ class CommandHandler:
             case TakeBackMemory(preview=True):
                 preview = await self._takebacks.preview(origin.project, command.wish)
                 return CommandReply(report=preview.model_dump(mode="json"))
-            case TakeBackMemory():
-                return CommandReply(commit=await self._takebacks.apply(origin, command.id, command.wish))
-            case EraseContent():
-                return CommandReply(commit=await self._erasures.apply(origin, command.id, command.wish))
+            case TakeBackMemory() | EraseContent():
+                return await self._change(origin, command)
             case RetryDeadLetter():
                 return await self._retry(caller, origin, command)
             case RebuildProjection():
@@ -82,6 +81,15 @@ class CommandHandler:
                 return CommandReply(report=await self._reembedding.act(caller, origin, command))
             case _:
                 assert_never(command)
+
+    async def _change(self, origin: Origin, command: TakeBackMemory | EraseContent) -> CommandReply:
+        """Take back or erase, or return the approval that the act waits for."""
+        try:
+            if isinstance(command, TakeBackMemory):
+                return CommandReply(commit=await self._takebacks.apply(origin, command.id, command.wish))
+            return CommandReply(commit=await self._erasures.apply(origin, command.id, command.wish))
+        except AwaitsApproval as waits:
+            return CommandReply(approval=waits.approval_id)
 
     async def _authorise(self, caller: str, origin: Origin, command: Command) -> Grant:
         """Return the grant of the caller. Raises `Denied` where it does not cover the command."""

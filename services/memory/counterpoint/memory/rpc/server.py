@@ -5,6 +5,7 @@ import time
 from prometheus_client import Histogram
 from pydantic import ValidationError
 
+from counterpoint.memory.operations.large_acts import AwaitsApproval
 from counterpoint.memory.rpc import legacy
 from counterpoint.memory.rpc.commands import CommandHandler
 from counterpoint.memory.rpc.commits import CommitHandler
@@ -90,6 +91,8 @@ class RequestServer:
         if command is None:
             return await self._commits.execute(caller, request)
         reply = await self._commands.execute(caller, CommandRequest(origin=request.origin, command=command))
+        if reply.approval is not None:
+            raise AwaitsApproval(reply.approval)
         return reply.commit or CommitReply(status="done")
 
     async def ingest(self, caller: str, raw: bytes) -> bytes:

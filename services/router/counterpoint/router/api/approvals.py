@@ -11,6 +11,7 @@ from counterpoint.proto.approvals import (
     ApprovalDecision,
     ApprovalState,
     Category,
+    LargeAct,
     ShownApproval,
     decision_of,
 )
@@ -35,7 +36,7 @@ async def approvals(
     context: Context,
     cursor: Cursor,
     state: Annotated[ApprovalState | Literal["all"], Query(description="`all` for every state.")] = "pending",
-    category: Category | None = None,
+    category: Category | LargeAct | None = None,
     task_id: Annotated[Id | None, Query(description="The approvals of one task.")] = None,
     limit: Limit = 50,
 ) -> Response:
@@ -64,7 +65,15 @@ async def approval(context: Context, approval_id: ApprovalId) -> Response:
 async def read_approval(context: RequestContext, approval_id: str) -> ShownApproval:
     """Return an approval with the text to approve. Raises `Denied`, and `Permanent` `not_found`."""
     context.require("read", "approve")
-    memory = context.memory()
+    return await _read(context, context.memory(), approval_id)
+
+
+async def read_own(context: RequestContext, approval_id: str) -> ShownApproval:
+    """Return the approval that the caller has just asked for, whatever their roles. Raises `Permanent` `not_found`."""
+    return await _read(context, context.resources.memory(context.project, None), approval_id)
+
+
+async def _read(context: RequestContext, memory: Memory, approval_id: str) -> ShownApproval:
     item = await memory.get(STORE, approval_id)
     if item is None:
         raise _unknown(context.project)
@@ -105,12 +114,16 @@ async def decide_approval(context: RequestContext, approval_id: str, decision: A
 
 
 def _commit(context: RequestContext, memory: Memory, item: Item, after: Approval) -> Commit:
+    write = put(STORE, after.approval_id, after, existing=item)
+    if after.task_id is None:
+        # A large act, which memory does when it is asked for again. It is on no line.
+        return Commit(writes=(write,))
     message = decision_of(after)
     assert message is not None
     place = f" in the place of {after.decided_for}" if after.decided_for else ""
     reasoning = after.reason or f"{message.decision} by {message.by}{place}"
     action = act(memory, signer("person"), "approval", reasoning, task_id=after.task_id, result=message.decision)
-    writes = put(STORE, after.approval_id, after, existing=item), put("actions", action.action_id, action)
+    writes = write, put("actions", action.action_id, action)
     messages = [send(message)]
     if context.resources.has_receivers:
         # Told by a step of its own: the decision rests on the approval alone, and what receivers are told on the task.

@@ -13,6 +13,7 @@ from counterpoint.proto.memory import Erase, Erased, Item, List
 from counterpoint.proto.messages import Id, ProjectName, Shape
 from counterpoint.router.api.body import NO_NUL_PATTERN, RequestBody, json_body
 from counterpoint.router.api.context import Context
+from counterpoint.router.api.large_acts import AwaitedApproval, awaited
 from counterpoint.router.api.openapi import request_body
 from counterpoint.router.paging import Cursor, Limit, ListPage, page
 
@@ -44,19 +45,24 @@ class Erasure(Erased):
 @router.post(
     "",
     status_code=201,
-    responses={201: {"model": Erasure}},
+    responses={201: {"model": Erasure}, 202: {"model": AwaitedApproval}},
     response_model=None,
     openapi_extra=request_body(ErasureRequest),
 )
 async def erase(body: Annotated[RequestBody[ErasureRequest], json_body(ErasureRequest, "admin")]) -> Response:
-    """Erase content and all that was derived from it. This cannot be undone."""
+    """Erase content and all that was derived from it. This cannot be undone.
+
+    Status 202: a large act, which waits for a second person.
+    """
     context, wish = body.context, body.value
     if wish.scope == "project" and wish.what != context.project:
         problem = f"must be the name of the project of the request, {context.project}"
         raise Permanent(ErrorCode.INVALID, (Problem(field="what", problem=problem),))
     erasure_id = new_id()
     command = EraseContent(id=erasure_id, wish=Erase.model_validate(wish.model_dump(exclude={"project"})))
-    await context.memory().command(command)
+    done = await context.memory().command(command)
+    if (waits := await awaited(context, done)) is not None:
+        return waits
     erasure = await context.memory().get(STORE, erasure_id)
     assert erasure is not None
     return JSONResponse({**_erasure_json(erasure), "ignored": body.ignored}, 201)

@@ -15,6 +15,7 @@ from counterpoint.proto.memory import Dependents, Item, List, MemoryRadius, Take
 from counterpoint.proto.messages import Id, ProjectName, Shape
 from counterpoint.router.api.body import NO_NUL_PATTERN, RequestBody, json_body
 from counterpoint.router.api.context import Context, RequestContext
+from counterpoint.router.api.large_acts import AwaitedApproval, awaited
 from counterpoint.router.api.openapi import request_body
 from counterpoint.router.paging import Cursor, Limit, ListPage, page
 
@@ -74,7 +75,7 @@ async def blast_radius(
 @router.post(
     "/quarantines",
     status_code=201,
-    responses={200: {"model": TakeBackPreview}, 201: {"model": Quarantine}},
+    responses={200: {"model": TakeBackPreview}, 201: {"model": Quarantine}, 202: {"model": AwaitedApproval}},
     response_model=None,
     openapi_extra=request_body(QuarantineRequest),
 )
@@ -83,7 +84,7 @@ async def take_back(
 ) -> Response:
     """Take a memory and all that used it out of every read, restore the version before, or undo a take-back.
 
-    A preview is status 200.
+    A preview is status 200. Status 202: a large act, which waits for a second person.
     """
     context, wish = body.context, body.value
     record_id, item = wish.item, dict[str, Any]({"id": wish.item})
@@ -103,6 +104,8 @@ async def take_back(
         raise
     if wish.preview:
         return JSONResponse(done.report)
+    if (waits := await awaited(context, done)) is not None:
+        return waits
     quarantine = await context.memory().get(STORE, quarantine_id)
     assert quarantine is not None
     return JSONResponse({**_shown(quarantine), "ignored": body.ignored}, 201)

@@ -198,7 +198,8 @@ def _line(task: Task, state: str, withheld: Container[str]) -> str:
 
 def _how_to_decide(approval: ShownApproval) -> str:
     if not _is_short(approval):
-        return f"The text is too long to be shown here: counterpoint approvals --task {approval.task_id}"
+        among = f"--task {approval.task_id}" if approval.task_id else f"--category {approval.category}"
+        return f"The text is too long to be shown here: counterpoint approvals {among}"
     return f"approve {approval.approval_id} {approval.artifact_sha256[:HASH_DIGITS]}"
 
 

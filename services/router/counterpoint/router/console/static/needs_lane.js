@@ -53,7 +53,7 @@ function card(entry, onChange) {
     "li",
     { class: `need ${entry.waits}` },
     h("div", { class: "row" }, badge(entry.severity, severityKind(entry.severity)), h("span", { class: "quiet" }, WAITS_FOR[entry.waits] ?? `waits for ${entry.waits}`), h("span", { class: "quiet" }, age(entry.since))),
-    h("h3", null, h("a", { href: to("incident", entry.task_id), dataset: { focus: "title" } }, entry.title)),
+    h("h3", null, entry.task_id ? h("a", { href: to("incident", entry.task_id), dataset: { focus: "title" } }, entry.title) : entry.title),
     details(entry),
     h("div", { class: "actions" }, actions(entry, act)),
   );
@@ -61,7 +61,7 @@ function card(entry, onChange) {
 
 function details(entry) {
   if (entry.waits === "approval") {
-    return [h("p", null, entry.approval.summary), h("p", { class: "quiet" }, `${entry.approval.category}, open until `, when(entry.approval.expires_at))];
+    return [h("p", null, entry.approval.summary), h("p", { class: "quiet" }, `${entry.approval.category.replaceAll("_", " ")}, ${entry.approval.requested_by ? `asked for by ${entry.approval.requested_by}, ` : ""}open until `, when(entry.approval.expires_at))];
   }
   const needs = entry.needs ?? [];
   return [
@@ -83,7 +83,7 @@ function actions(entry, act) {
     buttons.push(act("failed", "It did not help", () => interventions.reportOutcome(entry, "failed")));
   }
   if (entry.waits === "documents" && may("ingest")) buttons.push(act("document", "Give a document", () => giveDocuments(needOf(entry)), true));
-  if (entry.waits !== "change" && may("override")) buttons.push(act("override", "Override", () => interventions.override(entry), primary === "override"));
+  if (entry.task_id && entry.waits !== "change" && may("override")) buttons.push(act("override", "Override", () => interventions.override(entry), primary === "override"));
   if (primary !== "outcome" && primary !== "change" && primary !== "approval" && may("report")) buttons.push(act("report", "Report the outcome", () => interventions.reportOutcome(entry)));
   return buttons.length ? buttons : h("span", { class: "quiet" }, "You may read this, and not decide it.");
 }

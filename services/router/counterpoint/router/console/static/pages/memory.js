@@ -121,6 +121,10 @@ async function takeBack(kind, item, signal) {
     danger: true,
     act: async (given) => {
       const reply = await send("POST", "/v1/quarantines", { kind, item, reason: given.reason });
+      if (reply.approval_id) {
+        notice(`Nothing was changed: it changes many records, so a second person approves it first, on the page Now. Then do this again.`, "info");
+        return;
+      }
       notice(`${counted(reply.out, "taken out")}${counted(reply.restored, "restored")}Undo it under Quarantines and rollbacks.`, "good");
     },
   });
