@@ -1,5 +1,7 @@
 """Questions and failures are answered by the section that holds the answer: coherent, bounded, of the kind asked."""
 
+from dataclasses import replace
+
 import pytest
 from agents.developer_memory import START
 from growth import LIMIT as LIMIT_OF_GROWTH
@@ -19,6 +21,7 @@ from counterpoint.developer.excerpts.summaries import LIMIT_CHARS, summary_of
 from counterpoint.developer.excerpts.units import BODY, units
 from counterpoint.developer.language.codes import common_codes
 from counterpoint.developer.language.german import english, english_words, is_german, separated_verbs
+from counterpoint.developer.language.kinds import kind_of
 from counterpoint.developer.language.question_terms import QuestionTerms, question_terms
 from counterpoint.developer.policies.procedures import procedures
 from counterpoint.memory.ingest.chunk import chunk, detect
@@ -305,6 +308,16 @@ def test_failure_is_answered_by_the_section_that_names_its_exit_code() -> None:
     assert "137" not in best.text
 
 
+def test_likelihood_of_a_failure_has_terms_of_its_own() -> None:
+    failure = "loader exited with exit code 74 in batch_20417 at node-7 after handshake with 10.4.1.9"
+    pages = found(failure, ("exits.rst", EXITS), ("slots.md", SLOTS))
+    selected = select(failure, pages, failure=True)
+    assert selected is not None
+    asked = replace(selected, failure=False)
+    assert selected.features_of(selected.ranked[0], selected.excerpts)["ahead"] > 0.1
+    assert selected.likelihood > asked.likelihood
+
+
 @pytest.mark.parametrize(
     ("failure", "page", "summary"),
     [
@@ -443,8 +456,40 @@ def test_german_verb_is_recognised_although_its_prefix_ends_the_clause() -> None
     assert "keep" in (english(question) or "")
     assert separated_verbs("Wer schaltet die Knoten ab, und wann?") == {"schaltet": "abschalten"}
     assert separated_verbs("Die Knoten stehen auf dem Tisch. Wo geht es zu?") == {}
+    assert separated_verbs("Der Abgleich bricht nach zwei Stunden ab.") == {"bricht": "abbrechen"}
+    assert separated_verbs("Der Export schlug heute fehl") == {"schlug": "fehlschlagen"}
+    assert separated_verbs("Warum bleibt der Dienst stehen?") == {"bleibt": "stehenbleiben"}
+    assert "cancel" in (english("Warum bricht die Kopie der Sicherung nachts ab?") or "")
     text = answered(question, ("suche.md", KEEPING))
     assert text.startswith("Die Suchprotokolle werden 45 Tage aufbewahrt.")
+
+
+@pytest.mark.parametrize(
+    ("text", "has_one"),
+    [
+        ("Slots are dropped after 90 minutes.", True),
+        ("The lock lives for half an hour.", True),
+        ("| slot_ttl | 90 |", True),
+        ("Die Sperre bleibt, bis der Abgleich endet.", True),
+        ("Kept as long as the tenant exists.", True),
+        ("Remove idle slots immediately.", False),
+        ("Every slot has 3 owners.", False),
+    ],
+)
+def test_question_how_long_is_answered_by_a_period_only(text: str, has_one: bool) -> None:
+    for question in ("How long are idle slots kept?", "Wie lange bleibt ein Slot?"):
+        kind = kind_of(question)
+        assert kind is not None
+        assert kind.strict
+        assert (kind.answers.search(text) is not None) == has_one
+
+
+def test_question_how_long_is_refused_by_a_page_without_a_period() -> None:
+    page = "# Slots\n\nIdle slots are kept for replicas. Drop a slot immediately if its replica is gone.\n"
+    question = "How long are idle slots kept?"
+    assert not grade_answer(question, found(question, ("slots.md", page)), CURVE).sufficient
+    page += "\nIdle slots are kept for 90 minutes.\n"
+    assert grade_answer(question, found(question, ("slots.md", page)), CURVE).sufficient
 
 
 def test_untrusted_sections_are_no_procedures() -> None:

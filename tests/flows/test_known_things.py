@@ -111,3 +111,7 @@ def test_a_job_is_known_by_lineage_tables_failures_and_fixes(stack: Stack, proje
     assert "The job prod/harbour_tides is owned by quay. [1]" in owner["result"]
     assert "| harbour_tides | Quay team | 04:10 |" in owner["result"]
     assert owner["findings"]["citations"][0]["store"] == "jobs"
+    inherited = run("ask", "Who owns the data set tides?")
+    assert "lake/tides is written by the job prod/harbour_tides, which is owned by quay. [1]" in inherited["result"]
+    for each in (owner, inherited):
+        assert run("replay", each["task_id"])["verdict"] == "same"

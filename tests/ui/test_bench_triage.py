@@ -1,5 +1,6 @@
 """`bench triage` judges answers by the texts they hold, and confidence by how often it was right."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,8 +8,18 @@ import pytest
 
 from counterpoint.bench.evaluation_metrics import ece, reliability
 from counterpoint.bench.evaluation_sets import UnreadableSet
-from counterpoint.bench.likelihood_fit import FEATURES, JudgedCase, fit_likelihood, fit_weights, probabilities, shares
+from counterpoint.bench.likelihood_fit import (
+    FEATURES,
+    JudgedCase,
+    calibrate,
+    fit_failure_terms,
+    fit_likelihood,
+    fit_weights,
+    probabilities,
+    shares,
+)
 from counterpoint.bench.triage import ExpectedAnswer, TriageCase, TriageOutcome, Verdict, read_cases, summary, verdict
+from counterpoint.developer.excerpts.likelihood import LikelihoodModel
 
 WANTED = ExpectedAnswer(source="docs/a.md", must=("Stop the writer.", "Start it again."), must_not=("Drop the slot",))
 
@@ -79,6 +90,32 @@ def test_fit_tells_right_answers_from_wrong_ones_of_a_set_it_was_not_fitted_on()
     model, measured = fit_likelihood(sets)
     assert model.weights["ahead"] > 0
     assert all(each["right"] > 0.75 and each["refused"] >= 0.8 and each["auroc"] == 1 for each in measured)
+
+
+def test_terms_for_failures_follow_the_failures_of_the_sets_alone() -> None:
+    model = LikelihoodModel(intercept=0.0, weights={}, threshold=0.5, fitted_on="a test", measured="")
+    sets = {
+        name: [replace(case, failure=True) for case in _cases(12, 0, 12)] + _cases(0, 30, 0)
+        for name in ("one", "other")
+    }
+    fitted, measured = fit_failure_terms(sets, model)
+    features = dict.fromkeys(FEATURES, 0.0) | {"ahead": 2.0}
+    assert fitted.probability(features) == 0.5
+    assert fitted.probability(features, failure=True) > 0.9
+    assert [(each["cases"], each["right"], each["refused"]) for each in measured] == [(24, 1.0, 1.0)] * 2
+    with pytest.raises(ValueError, match="at least two sets with failures"):
+        fit_failure_terms({"one": sets["one"], "other": _cases(5, 5, 5)}, model)
+
+
+def test_calibration_answers_the_same_and_makes_the_mean_confidence_the_share_right() -> None:
+    model = LikelihoodModel(intercept=0.0, weights={"ahead": 1.0}, threshold=0.6, fitted_on="a test", measured="")
+    answers = [(0.6, True)] * 9 + [(0.6, False)]
+    shifted = calibrate(model, answers, "a set")
+    logit = math.log(0.6 / 0.4)
+    assert shifted.probability({"ahead": logit}) == pytest.approx(0.9, abs=0.01)
+    assert shifted.threshold == pytest.approx(shifted.probability({"ahead": logit}), abs=0.001)
+    with pytest.raises(ValueError, match="right answers and wrong ones"):
+        calibrate(model, [(0.6, True)], "a set")
 
 
 def test_what_lacks_the_thing_asked_for_is_refused_whatever_its_signs() -> None:

@@ -34,7 +34,7 @@ EXACT_CHARS_MIN = 3
 """Minimum characters of a distinguishing number, name or code."""
 LACKING_MAX = 0.2
 """Maximum likelihood of an answer without the requested kind of value, such as a port, a version or a price."""
-REWRITTEN_MARGIN = 0.05
+REWRITTEN_MARGIN = 0.045
 """Addition to the threshold for the results of a rewritten query, which are found more easily."""
 SECTION_CHARS_MIN = 150
 """Minimum remaining characters for a further section."""
@@ -158,11 +158,12 @@ def _size(one: Excerpt) -> int:
 
 @dataclass(frozen=True)
 class Selection:
-    """The quoted excerpts of a question, and all candidates, best first."""
+    """The quoted excerpts of a question or a `failure`, and all candidates, best first."""
 
     terms: QuestionTerms
     ranked: tuple[SectionCandidate, ...]
     excerpts: tuple[Excerpt, ...]
+    failure: bool = False
 
     @property
     def citations(self) -> tuple[Citation, ...]:
@@ -178,7 +179,7 @@ class Selection:
         """Return the likelihood of excerpts, the first of which is the candidate's; low if they lack the requested kind
         of value."""
         features = self.features_of(one, excerpts)
-        probable = likelihood_model().probability(features)
+        probable = likelihood_model().probability(features, self.failure)
         return min(probable, LACKING_MAX) if self.lacks(features, excerpts) else probable
 
     def features_of(self, one: SectionCandidate, excerpts: Sequence[Excerpt]) -> dict[str, float]:
@@ -266,4 +267,4 @@ def select(
     if not ranked:
         return None
     render = attributed_text if failure else quotes_text
-    return Selection(sought, ranked, choose_excerpts(sought, ranked, render, prohibition_first=not failure))
+    return Selection(sought, ranked, choose_excerpts(sought, ranked, render, prohibition_first=not failure), failure)

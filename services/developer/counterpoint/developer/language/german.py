@@ -12,9 +12,20 @@ _RESTART = re.compile(
     r"\b(?:neu|wieder|erneut)\W+(?:zu)?(?:ge)?start\w*|\bstart\w+\b[^.?!]{0,200}\bneu\b", re.IGNORECASE
 )
 """The separable verb "neu starten"."""
-_PREFIXES = frozenset(("ab", "an", "auf", "aus", "ein", "fest", "frei", "her", "hin", "hoch", "los", "nach", "um",
-                       "vor", "weg", "weiter", "zu", "zurück"))  # fmt: skip
-"""Prefixes of separable verbs, which end the clause ("bewahren wir ... auf")."""
+_PREFIXES = frozenset(
+    ("ab", "an", "auf", "aus", "ein", "fehl", "fest", "frei", "hängen", "her", "herunter", "hin", "hoch", "los", "nach",
+     "stehen", "um", "voll", "vor", "weg", "weiter", "zu", "zurück", "zusammen")
+)  # fmt: skip
+"""Prefixes of separable verbs, which end the clause ("bewahren wir ... auf", "bleibt ... stehen")."""
+_IRREGULAR = {
+    "bricht": "brech", "brach": "brech", "schlägt": "schlag", "schlug": "schlag", "fällt": "fall", "fiel": "fall",
+    "hält": "halt", "hielt": "halt", "läuft": "lauf", "lief": "lauf", "tritt": "tret", "trat": "tret", "nimmt": "nehm",
+    "nahm": "nehm", "gibt": "geb", "gab": "geb", "fährt": "fahr", "fuhr": "fahr", "lädt": "lad", "lud": "lad",
+    "wirft": "werf", "warf": "werf", "ging": "geh", "stand": "steh", "zog": "zieh", "blieb": "bleib", "hing": "häng",
+    "liest": "les", "las": "les", "lässt": "lass", "ließ": "lass", "schloss": "schließ", "griff": "greif",
+    "weist": "weis", "wies": "weis", "löst": "lös", "rief": "ruf", "trägt": "trag", "trug": "trag",
+}  # fmt: skip
+"""Stems of verb forms with another vowel, or whose ending is part of the stem."""
 _CLAUSE_END = re.compile(r"[.,;:?!\n]")
 _TOKEN = re.compile(r"(?<![\w./:@=-])[\w./:@=-]*\w")
 _VERB_ENDING = re.compile(r"(?:est|et|st|en|e|t)$")
@@ -116,13 +127,13 @@ def restarts(text: str) -> bool:
 @lru_cache(maxsize=2_000)
 def separated_verbs(text: str) -> dict[str, str]:
     """Return the known verbs of a text whose prefix ends their clause: `bewahren` is `aufbewahren` in "Wie lange
-    bewahren wir das auf?"."""
+    bewahren wir das auf?", `bricht` is `abbrechen` in "Warum bricht der Lauf ab?"."""
     found: dict[str, str] = {}
     for clause in _CLAUSE_END.split(text.lower()):
         *words, prefix = _WORD.findall(clause) or [""]
         for word in words if prefix in _PREFIXES else ():
-            verb = f"{prefix}{_VERB_ENDING.sub('', word)}en"
-            if len(word) >= _LEAST and _english_of_stem(verb) is not None:
+            verb = f"{prefix}{_IRREGULAR.get(word) or _VERB_ENDING.sub('', word)}en"
+            if (word in _IRREGULAR or len(word) >= _LEAST) and _english_of_stem(verb) is not None:
                 found[word] = verb
     return found
 

@@ -24,6 +24,12 @@ _PERIOD = (
     r"(?:ms|s|m|secs?|seconds?|mins?|minutes?|h|hrs?|hours?|d|days?|weeks?|months?|years?"
     r"|sekunden?|minuten?|stunden?|tagen?|tage|wochen?|monaten?|monate|jahren?|jahre)"
 )
+_SPELLED_PERIOD = (
+    r"(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve|fifteen|twenty|thirty|sixty|ninety|half an"
+    r"|eine[nmrs]?|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|zwölf|fünfzehn|zwanzig|dreißig|halbe)"
+    r" (?:seconds?|minutes?|hours?|days?|weeks?|months?|years?|sekunden?|minuten?|stunden?|tagen?|tag|wochen?|monaten?"
+    r"|monate?|jahren?|jahre?)"
+)
 KINDS = (
     _kind(
         "secret",
@@ -76,9 +82,22 @@ KINDS = (
         (r"[$€£]\s?\d", r"\d\s?(?:USD|EUR|dollars?|euros?|cents?|%)"), strict=True,
     ),
     _kind(
+        "period",
+        (r"\bhow long\b", r"\bwie lange\b"),
+        (rf"\b\d[\d.,]*\s?-?{_PERIOD}\b", rf"\b{_SPELLED_PERIOD}\b",
+         r"\b(?:forever|indefinitely|permanently|never|unlimited|daily|weekly|monthly|nightly|yearly"
+         r"|dauerhaft|unbegrenzt|nie|niemals|täglich|wöchentlich|monatlich|jährlich|nächtlich)\b",
+         r"\b(?:kept|stored|held|retained|remain\w*|stay\w*|live\w*|last\w*|valid|bleib\w*|aufbewahrt|gültig)\b[^.]{0,40}"
+         r"\b(?:until|till|as long as|bis|solange)\b",
+         r"\bPT?\d+[WDHMS]\b",
+         r"(?:timeout|ttl|retention|interval|seconds|minutes|hours|days|tage|stunden|minuten|sekunden)[\w.]*['\"`]*\s*[:=;|]"
+         r"\s*(?:[\w ]{1,20}: )?['\"`]?\d"),
+        strict=True,
+    ),
+    _kind(
         "duration",
-        (r"\bhow (?:long|often|soon|old)\b", r"\bhow many (?:seconds|minutes|hours|days|weeks|months)\b",
-         r"\b(?:timeout|ttl|interval|retention)\b", r"\bwie (?:lange|oft)\b",
+        (r"\bhow (?:often|soon|old)\b", r"\bhow many (?:seconds|minutes|hours|days|weeks|months)\b",
+         r"\b(?:timeout|ttl|interval|retention)\b", r"\bwie oft\b",
          r"\bwie viele (?:sekunden|minuten|stunden|tage|wochen)"),
         (rf"\b\d[\d.,]{{0,30}}\s?-?{_PERIOD}\b",
          r"\b(?:hourly|daily|weekly|monthly|nightly|every|immediately|never|täglich|stündlich|wöchentlich|nächtlich)\b",
