@@ -101,7 +101,7 @@ class LedgerCommits:
 
     async def existing(self, request: CallRequest, call_id: str) -> Item | None:
         """Return the record of a call. The query also checks the token. Raises `Denied` or `Transient`."""
-        return await self.memory(request).get("model_calls", call_id)
+        return await self.memory(request.token, request.grant).get("model_calls", call_id)
 
     async def reserve(self, pending: PendingReservation) -> ModelCallRecord:
         """Return the record of a reserved call. Raises `Denied` or `SoftLimitReached` when a limit does not cover it,
