@@ -82,7 +82,7 @@ _ENCRYPTED = re.compile(r"\{cipher\}|ENC\([A-Za-z0-9+/=]+\)?$|ENC\[AES256_GCM,|v
 """The start of an encrypted value: of Spring Cloud Config, Jasypt, SOPS or Vault."""
 _PUBLIC_NKEY = re.compile(r"[ACNOUX][A-Z2-7]{55}")
 """A public NATS key; a seed begins with `S`."""
-_CALL = re.compile(r"(?<![\w.])(?>[\w.]*?[A-Za-z_])[\w.]*+[(\[]")
+_CALL = re.compile(r"(?<![\w.])(?=[\w.]*?[A-Za-z_])[\w.]++[(\[]")
 _CLOSERS = "\"'`.,;:!?()[]{}*>\\ "
 _TYPE = re.compile(
     r"\(?(?=[A-Za-z0-9]{10})(?:(?:OAuth2|Saml2|X509|Pkcs\d\d?|Sha\d{1,3}|Base64|Http2|V\d|[A-Z])(?:[a-z]{2,})?){3,}"

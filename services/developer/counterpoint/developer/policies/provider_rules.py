@@ -14,7 +14,7 @@ _CLASS = re.compile(r"\b\w+(?:(?i:operator|sensor)|Hook)\b")
 _PACKAGE = re.compile(r"\b(?:[a-z0-9]{1,40}-){0,4}airflow-providers?(?:-[a-z0-9]+)*", re.IGNORECASE)
 _MODULE = re.compile(r"\bairflow\.providers\.([a-z0-9_]+(?:\.[a-z0-9_]+)*)", re.IGNORECASE)
 _GENERAL = re.compile(
-    r"(?:(?<!\w)(?>\w*?(?:bash|python|shell|subprocess|callable))\w*(?:[\s-][\s_-]*+)?"
+    r"(?:(?<!\w)(?=(\w*?(?:bash|python|shell|subprocess|callable)))\1\w*(?:[\s-][\s_-]*+)?"
     r"(?:operator|sensor|task|decorator)s?|@task)\b",
     re.IGNORECASE,
 )
