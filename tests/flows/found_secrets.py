@@ -19,6 +19,8 @@ from counterpoint.local.credentials import load_credentials
 from counterpoint.local.postgres import PostgresUrls
 from counterpoint.local.service import NATS_USERS
 from counterpoint.local.stack import Stack
+from counterpoint.memory.audit.packed_leaf import leaf_text
+from counterpoint.memory.record.answers import answers_text
 from counterpoint.proto.subjects import inbox_prefix
 
 Survivors = dict[str, set[str]]
@@ -110,12 +112,19 @@ async def in_tables(stack: Stack, needles: Needles) -> Survivors:
         for table in [row["name"] for row in await connection.fetch(_TABLES)]:
             for row in await connection.fetch(f"SELECT * FROM {table}"):
                 for column, value in row.items():
-                    data = value if isinstance(value, bytes) else str(value).encode()
-                    for needle in needles.within(data):
+                    for needle in needles.within(_unpacked(table, column, value)):
                         found[needle].add(f"{table}.{column}")
     finally:
         await connection.close()
     return found
+
+
+def _unpacked(table: str, column: str, value: object) -> bytes:
+    """A value of a column as it is read, whatever its form."""
+    if isinstance(value, bytes) and column == "packed":
+        text = leaf_text(None, value) if table.endswith("audit") else answers_text({"packed": value, "answers": None})
+        return (text or "").encode()
+    return value if isinstance(value, bytes) else str(value).encode()
 
 
 def in_files(folder: Path, needles: Needles) -> Survivors:

@@ -24,15 +24,16 @@ WITH given AS (
     SELECT 'p-' || n % 5 AS project, commit, commit::text AS task, $2::bigint + n AS seq
     FROM unnest($1::uuid[]) WITH ORDINALITY AS each (commit, n)),
 line AS (
-    INSERT INTO records (project, store, id, version, seq, task_id, author, label, integrity, commit_id, decision_id, decision)
+    INSERT INTO records (project, store, id, version, seq, task_id, author, label, integrity, commit_id, decision_id,
+                         decision)
     SELECT project, 'actions', 'a-' || k || task, 1, 10 * seq + k, task, 'router', 1, 1, commit, task || k, '{}'
     FROM given, generate_series(1, 3) AS k),
 superseded AS (
     INSERT INTO history (project, store, id, version, seq, author, label, integrity, commit_id)
     SELECT project, 'tasks', task, 1, seq, 'manager', 1, 1, commit FROM given),
 sent AS (
-    INSERT INTO messages (project, seq, id, type, subject, task_id, audience, body, sender, label, integrity, inbound_id,
-                          commit_id)
+    INSERT INTO messages (project, seq, id, type, subject, task_id, audience, body, sender, label, integrity,
+                          inbound_id, commit_id)
     SELECT project, seq, commit, '', '', task, '{}', '{}', '', 1, 1, '', commit FROM given),
 attested AS (
     INSERT INTO audit (project, id, kind, task_id, position)
