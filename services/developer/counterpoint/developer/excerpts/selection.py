@@ -1,5 +1,6 @@
 """Selection of the sections that are quoted for a question, with their features. Pure functions."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +10,7 @@ from counterpoint.developer.excerpts.excerpt import HALF, Excerpt, excerpt, row_
 from counterpoint.developer.excerpts.likelihood import likelihood_model
 from counterpoint.developer.excerpts.relevance import Grade, Hit
 from counterpoint.developer.excerpts.sections import Section, mostly_documents, sections
-from counterpoint.developer.language.codes import COMMON, first_code_in
+from counterpoint.developer.language.codes import COMMON, first_code_in, messages_quoted
 from counterpoint.developer.language.exact_forms import exact, names_in
 from counterpoint.developer.language.kinds import OWN, OWNERSHIP, Kind
 from counterpoint.developer.language.question_terms import QuestionTerms, digits, question_terms
@@ -78,13 +79,19 @@ class SectionCandidate:
         )
 
 
-def rank_sections(terms: QuestionTerms, sections: Sequence[Section]) -> tuple[SectionCandidate, ...]:
-    """Return the quotable sections, best first."""
+def rank_sections(
+    terms: QuestionTerms, sections: Sequence[Section], failure: bool = False
+) -> tuple[SectionCandidate, ...]:
+    """Return the quotable sections, best first. A section that quotes the message of a `failure` names it."""
     compared = sections[:COMPARED_SECTIONS]
     nearest = max((hit.features.cosine for section in compared for hit in section.found_hits), default=0.0)
     forms = {form for form in exact(terms.text) if len(form) >= EXACT_CHARS_MIN}
     codes = _distinguishing(terms.codes, compared)
-    made = [_candidate(terms, section, nearest, forms, codes) for section in compared]
+    messages = _distinguishing_messages(terms.text, compared) if failure else [None] * len(compared)
+    made = [
+        _candidate(terms, section, nearest, forms, codes, message)
+        for section, message in zip(compared, messages, strict=True)
+    ]
     return tuple(sorted((one for one in made if one is not None), key=lambda one: -one.worth))
 
 
@@ -95,8 +102,20 @@ def _distinguishing(codes: Sequence[str], compared: Sequence[Section]) -> tuple[
     return tuple(sorted((code for code in codes if counts[code] < COMMON), key=lambda code: counts[code]))
 
 
+def _distinguishing_messages(failure: str, compared: Sequence[Section]) -> list[str | None]:
+    """Return the longest message of the failure that each section quotes, if few of the sections do."""
+    quoted = [messages_quoted(f"{section.headings}\n{section.text}", failure) for section in compared]
+    counts = Counter(message for each in quoted for message in each)
+    return [max((one for one in each if counts[one] < COMMON), key=len, default=None) for each in quoted]
+
+
 def _candidate(
-    terms: QuestionTerms, section: Section, nearest: float, forms: set[str], codes: tuple[str, ...]
+    terms: QuestionTerms,
+    section: Section,
+    nearest: float,
+    forms: set[str],
+    codes: tuple[str, ...],
+    message: str | None,
 ) -> SectionCandidate | None:
     made = excerpt(terms, section, COMPARED_CHARS)
     if made is None:
@@ -111,7 +130,7 @@ def _candidate(
         headings=terms.share(terms.words_in(section.headings)),
         unit=made.covered,
         exact=len(forms & exact(made.text)) / len(forms) if forms else 0.0,
-        named=first_code_in(codes, f"{section.headings}\n{section.text}"),
+        named=first_code_in(codes, f"{section.headings}\n{section.text}") or message,
     )
 
 
@@ -128,7 +147,7 @@ def choose_excerpts(
     """
     room = LIMIT
     for _ in range(TRIES):
-        first, *rest = _taken_excerpts(terms, ranked, room)
+        first, *rest = _taken_excerpts(terms, ranked, room, with_others=prohibition_first)
         taken = (with_prohibition_ahead(terms, first) if prohibition_first else first, *rest)
         over = len(render([citation for each in taken for citation in each.citations])) - LIMIT
         if over <= 0:
@@ -137,10 +156,14 @@ def choose_excerpts(
     return (excerpt(terms, ranked[0].section, SECTION_CHARS_MIN) or ranked[0].excerpt,)
 
 
-def _taken_excerpts(terms: QuestionTerms, ranked: Sequence[SectionCandidate], room: int) -> tuple[Excerpt, ...]:
+def _taken_excerpts(
+    terms: QuestionTerms, ranked: Sequence[SectionCandidate], room: int, with_others: bool
+) -> tuple[Excerpt, ...]:
+    """Return the excerpts of the best sections; of a section that names the failure alone, unless `with_others`."""
     first, *rest = ranked
     subject = row_subject(terms, first.section, first.excerpt.best)
-    near = [one for one in rest[:BESIDE] if one.worth >= first.worth - MARGIN]
+    alone = not with_others and first.named is not None
+    near = [] if alone else [one for one in rest[:BESIDE] if one.worth >= first.worth - MARGIN]
     taken = [excerpt(terms, first.section, int(SHARE * room if near else room) - PLACE) or first.excerpt]
     for one in near:
         left = room - sum(map(_size, taken)) - PLACE
@@ -261,7 +284,7 @@ def select(
         return None
     words = [hit.words | digits(hit.text) for hit in hits]
     sought = question_terms(question, words, with_digits=not failure, common=common)
-    ranked = rank_sections(sought, sections(hits, neighbours))
+    ranked = rank_sections(sought, sections(hits, neighbours), failure)
     if failure:
         ranked = tuple(sorted(ranked, key=lambda one: -(one.worth + STEPS * one.instructs)))
     if not ranked:

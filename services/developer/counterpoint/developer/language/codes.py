@@ -22,6 +22,10 @@ _GENERIC = frozenset(("error", "exception", "failure", "fault", "warning", "time
                       "airflowfailexception", "runtimeexception", "sparkexception", "executionexception",
                       "completionexception", "invocationtargetexception", "undeclaredthrowableexception",
                       "calledprocesserror", "sqlexception", "dbtruntimeerror"))  # fmt: skip
+_QUOTED = re.compile(r"\"([^\"\n]{12,200})\"|“([^”\n]{12,200})”|`([^`\n]{12,200})`")
+_QUOTED_WORDS_MIN = 3
+"""Minimum words of a quoted message; two ("compilation error") are in many errors."""
+_MESSAGE_WORD = re.compile(r"(?<!\S)[^\W\d_]{2,}(?!\w)")
 _SPACE = re.compile(r"[\s:=]+")
 _EXIT = re.compile(r"exit(?:ed)?(?: with)?(?: exit)?[ -]?(?:code|status)", re.IGNORECASE)
 
@@ -58,3 +62,12 @@ def first_code_in(codes: tuple[str, ...], text: str) -> str | None:
     """Return the first of the codes that is a whole word of the text."""
     normalised = normalise(text)
     return next((code for code in codes if re.search(rf"(?<!\w){re.escape(code)}(?!\w)", normalised)), None)
+
+
+def messages_quoted(text: str, failure: str) -> frozenset[str]:
+    """Return the messages of several words that a text quotes and that the failure contains literally."""
+    wanted = " ".join(failure.split()).casefold()
+    quoted = (" ".join(next(filter(None, match.groups())).split()).casefold() for match in _QUOTED.finditer(text))
+    return frozenset(
+        each for each in quoted if len(_MESSAGE_WORD.findall(each)) >= _QUOTED_WORDS_MIN and each in wanted
+    )

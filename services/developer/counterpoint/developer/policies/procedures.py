@@ -13,7 +13,7 @@ from counterpoint.proto.findings import Citation
 
 MOST, NEAR = 4, 0.6
 """Maximum number of sections for one failure, and their maximum score difference to the best."""
-CODE_LIKELIHOOD_MIN = 0.75
+CODE_LIKELIHOOD_MIN = 0.82
 """Minimum likelihood of a section that contains the code of the failure."""
 
 
