@@ -23,6 +23,8 @@ from agents.gateway_world import (
     posted,
     unit,
 )
+from flows.found_secrets import Needles, in_database
+from flows.planted_secrets import Mint
 from memory_service.house import PERSON, House, task_body
 from memory_service.record_bodies import rest
 from prometheus_client import REGISTRY
@@ -235,6 +237,21 @@ class TestCalls:
 
 
 class TestProviders:
+    async def test_no_secret_of_a_prompt_or_an_answer_is_kept(
+        self, asking: Gateway, memory: Memory, outside: World, house: House
+    ) -> None:
+        source, kept = Mint(20261127), "kept-of-the-gateway"
+        secrets = [source.secret() for _ in range(28)]
+        for number, (prompt, answer) in enumerate(zip(secrets[::2], secrets[1::2], strict=True)):
+            outside.text = f"Log in with {answer.text}"
+            said = [{"role": "user", "content": f"Why does {prompt.text} fail?"}]
+            await asking.generate(memory, said, key=f"planted-{number}", deadline_s=20)
+        outside.text = kept
+        await generated(asking, memory, "kept")
+        async with house.superuser() as connection:
+            found = await in_database(connection, Needles((*(each.needle for each in secrets), kept)))
+        assert found.keys() == {kept}, found
+
     async def test_a_busy_provider_is_asked_again_within_the_deadline(
         self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
     ) -> None:

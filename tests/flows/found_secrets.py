@@ -101,7 +101,6 @@ async def _message(stream: JetStreamContext, name: str, number: int) -> bytes:
 
 async def in_tables(stack: Stack, needles: Needles) -> Survivors:
     """What the database holds, whoever may see it."""
-    found: Survivors = defaultdict(set)
     passwords = load_credentials(stack.data_dir / "secrets.json", NATS_USERS).postgres
     dsn = stack.endpoints.engines["postgres"].dsn
     assert dsn is not None
@@ -109,13 +108,19 @@ async def in_tables(stack: Stack, needles: Needles) -> Survivors:
     urls = PostgresUrls.of(f"postgresql://postgres:{passwords.superuser}@{server}/postgres", passwords)
     connection = await asyncpg.connect(urls.admin.removesuffix("/postgres") + "/counterpoint")
     try:
-        for table in [row["name"] for row in await connection.fetch(_TABLES)]:
-            for row in await connection.fetch(f"SELECT * FROM {table}"):
-                for column, value in row.items():
-                    for needle in needles.within(_unpacked(table, column, value)):
-                        found[needle].add(f"{table}.{column}")
+        return await in_database(connection, needles)
     finally:
         await connection.close()
+
+
+async def in_database(connection: "asyncpg.Connection[asyncpg.Record]", needles: Needles) -> Survivors:
+    """What the tables hold that a superuser sees."""
+    found: Survivors = defaultdict(set)
+    for table in [row["name"] for row in await connection.fetch(_TABLES)]:
+        for row in await connection.fetch(f"SELECT * FROM {table}"):
+            for column, value in row.items():
+                for needle in needles.within(_unpacked(table, column, value)):
+                    found[needle].add(f"{table}.{column}")
     return found
 
 
