@@ -492,6 +492,40 @@ class TestReminders:
         house.wait(700)
         assert [number for _, number in reminded(house)] == [0]
 
+    def test_a_refused_call_of_a_tool_is_reminded_of_while_the_task_goes_on(self) -> None:
+        house = tool_refused()
+        (waiting,) = approvals(house)
+        house.wait(599)
+        house.override()
+        house.wait(1)
+        assert reminded(house) == [(waiting.approval_id, 0), (waiting.approval_id, 1)]
+        assert any("reminder 1: nobody has decided" in each.reasoning for each in house.line())
+        house.wait(HOUR)
+        assert [number for _, number in reminded(house)] == [0, 1, 2]
+
+    def test_a_manager_that_was_down_for_both_reminders_sends_the_last(self) -> None:
+        house = tool_refused()
+        house.now += timedelta(seconds=2000)
+        house.wait(HOUR)
+        assert [number for _, number in reminded(house)] == [0, 2]
+
+    @pytest.mark.parametrize("how", ["decided", "ended", "another"])
+    def test_an_approval_for_a_tool_that_no_longer_waits_is_not_reminded_of(self, how: str) -> None:
+        house = tool_refused()
+        (waiting,) = approvals(house)
+        if how == "ended":
+            house.cancel()
+        elif how == "decided":
+            given = ApprovalDecision(decision="rejected", artifact_sha256=waiting.artifact_sha256, reason="too dear")
+            after = waiting.decided(given, "ana", "person", house.now)
+            house.put("approvals", waiting.approval_id, after.model_dump(mode="json", exclude_none=True))
+        else:
+            spent = house.item("spend", "t1")
+            assert spent is not None
+            house.put("spend", "t1", spent.body | {"tool_approval": "a-2"})
+        house.wait(HOUR)
+        assert [number for _, number in reminded(house)] == [0]
+
     @pytest.mark.parametrize("remind_s", [(3600,), (900, 600)])
     def test_a_reminder_at_the_end_or_out_of_order_is_refused(self, remind_s: tuple[int, ...]) -> None:
         with pytest.raises(ValidationError, match="remind_s: must rise, and end before expires_s"):

@@ -167,7 +167,7 @@ async def triage_rows(folder: Path, limit: int, model: ServedModel) -> list[Row]
     cases = every(triage.read_cases(folder), limit)
 
     async def asked(http: httpx.AsyncClient, memory: Memory) -> list[Judgement]:
-        outcomes = await triage.run_cases(http, memory, cases)
+        outcomes = await triage.run_cases(http, memory, cases, at_once=1)
         return [judged_answer(each.case, each.text) for each in outcomes]
 
     rows = [Row("rules alone"), Row("model with this memory"), Row("model with plain search")]
@@ -205,7 +205,7 @@ async def recognition_rows(folder: Path, limit: int, model: ServedModel) -> list
             async with _stack() as http:
                 case_of_attempt = await recognition.learn(http, learned)
                 began = time.monotonic()
-                outcomes = await recognition.ask(http, cases, learned, case_of_attempt)
+                outcomes = await recognition.ask(http, cases, learned, case_of_attempt, at_once=1)
                 row.judged = [judged_report(each.right, _claimed(each)) for each in outcomes]
                 row.seconds = time.monotonic() - began
                 await _count_calls(http, recognition.PROJECT, row)

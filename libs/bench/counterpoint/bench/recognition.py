@@ -67,9 +67,10 @@ async def ask(
     cases: Sequence[RecognitionCase],
     learned: Sequence[RecognitionCase],
     case_of_attempt: dict[str, str],
+    at_once: int = AT_ONCE,
 ) -> list[RecognitionOutcome]:
-    """Submit every case as a task, `AT_ONCE` at a time."""
-    baseline, slots = Bm25Baseline(learned), asyncio.Semaphore(AT_ONCE)
+    """Submit every case as a task, some at a time."""
+    baseline, slots = Bm25Baseline(learned), asyncio.Semaphore(at_once)
     of_pair: dict[str | None, set[str]] = defaultdict(set)
     for case in learned:
         of_pair[case.pair].add(case.id)

@@ -199,10 +199,12 @@ def section_of(item: Item, chunks: Sequence[Item]) -> str:
     return "\n\n".join(str(each.body["text"]) for each in same[first : last + 1])
 
 
-async def run_cases(http: httpx.AsyncClient, memory: Memory, cases: Sequence[TriageCase]) -> list[TriageOutcome]:
-    """Run all cases, `AT_ONCE` at a time."""
+async def run_cases(
+    http: httpx.AsyncClient, memory: Memory, cases: Sequence[TriageCase], at_once: int = AT_ONCE
+) -> list[TriageOutcome]:
+    """Run all cases, some at a time."""
     chunks = [item async for page in memory.pages(List(store="chunks", limit=1000)) for item in page.items]
-    slots = asyncio.Semaphore(AT_ONCE)
+    slots = asyncio.Semaphore(at_once)
 
     async def one(case: TriageCase) -> TriageOutcome:
         async with slots:
