@@ -83,6 +83,7 @@ async def test_a_migration_waits_for_a_server_that_starts(tmp_path: Path) -> Non
         assert "migrations.applied" in printed
 
 
+@pytest.mark.slow
 async def test_a_login_that_postgresql_refuses_ends_memory(postgres: OtherPostgres) -> None:
     passwords = PostgresPasswords()
     postgres.run(roles_sql(passwords))

@@ -84,14 +84,14 @@ KINDS = (
     _kind(
         "period",
         (r"\bhow long\b", r"\bwie lange\b"),
-        (rf"\b\d[\d.,]*\s?-?{_PERIOD}\b", rf"\b{_SPELLED_PERIOD}\b",
+        (rf"\b\d[\d.,]{{0,30}}\s?-?{_PERIOD}\b", rf"\b{_SPELLED_PERIOD}\b",
          r"\b(?:forever|indefinitely|permanently|never|unlimited|daily|weekly|monthly|nightly|yearly"
          r"|dauerhaft|unbegrenzt|nie|niemals|täglich|wöchentlich|monatlich|jährlich|nächtlich)\b",
          r"\b(?:kept|stored|held|retained|remain\w*|stay\w*|live\w*|last\w*|valid|bleib\w*|aufbewahrt|gültig)\b[^.]{0,40}"
          r"\b(?:until|till|as long as|bis|solange)\b",
          r"\bPT?\d+[WDHMS]\b",
-         r"(?:timeout|ttl|retention|interval|seconds|minutes|hours|days|tage|stunden|minuten|sekunden)[\w.]*['\"`]*\s*[:=;|]"
-         r"\s*(?:[\w ]{1,20}: )?['\"`]?\d"),
+         r"(?:timeout|ttl|retention|interval|seconds|minutes|hours|days|tage|stunden|minuten|sekunden)[\w.]{0,40}['\"`]{0,3}"
+         r"\s{0,4}[:=;|]\s{0,4}(?:[\w ]{1,20}: )?['\"`]?\d"),
         strict=True,
     ),
     _kind(

@@ -20,7 +20,7 @@ _HUMP = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _JOINED = re.compile(r"\w+(?:[-./:@+#=&?%~]+\w+)*")
 _ADDRESS_PART = re.compile(r"[:@+#=&?%]+")
 _PATH_PART = re.compile(r"[/:@+#=&?%]+")
-_CODE = re.compile(r"(?=.*\d)(?=.*[^\W\d_])\w+|(?=\w*?[^\W_]_++[^\W_])\w+|.*\w[-./:@+#=&?%~]+\w.*")
+_CODE = re.compile(r"(?=.*\d)(?=.*[^\W\d_])\w+|(?=\w*?[^\W_]_++[^\W_])\w+|(?s:.*\w[-./:@+#=&?%~]+\w.*)")
 # Names of one thing: with marks that prose does not have, and neither an ordinal nor `e.g.` nor `python3`.
 _NAME = re.compile(r"(?=.{4})(?:.*_.*|(?=.*[^\W\d])(?:\D*\d){3}.*|.*\w[.:@#=]\w.*)", re.DOTALL)
 _QUOTED = re.compile(r"""(?<!\w)(?:"([^"\n]{1,300})"|'([^'\n]{1,300})'|`([^`\n]{1,300})`|“([^”\n]{1,300})”)(?!\w)""")
