@@ -170,6 +170,10 @@ async def test_a_deputy_decides_in_the_place_of_who_has_delegated(front: Running
         assert (refused.status_code, refused.json()["code"]) == (403, "role")
         made = await ana.put("/v1/delegations", json={"to": "ben", "until": until})
         assert (made.status_code, made.json()["by"], made.json()["to"]) == (200, "ana", "ben")
+        deputies = [(await each.get("/v1/whoami")).json().get("deputy_of") for each in (ben, ana)]
+        assert deputies == ["ana", None]
+        elsewhere = await ben.get("/v1/whoami", params={"project": "elsewhere"})
+        assert "deputy_of" not in elsewhere.json()
         listed = (await ana.get("/v1/delegations")).json()["items"]
         assert [(each["by"], each["to"]) for each in listed] == [("ana", "ben")]
         assert (await ben.put("/v1/delegations", json={"to": "eve", "until": until})).status_code == 403

@@ -69,6 +69,28 @@ async def test_of_two_who_decide_one_wins_and_the_other_is_told(front: Running, 
     await expect(bob.locator("li.need").filter(has_text="a proposal")).to_have_count(0)
 
 
+async def test_a_deputy_has_the_buttons_of_approvals_as_long_as_they_decide(
+    front: Running, console: ConsoleBrowser
+) -> None:
+    pending(front, expires_at=NOW.replace(year=2099))
+    made(front, "t1", "input_required", waiting_for="approval")
+    page = await console.page(front.house.token_of("ben", "read"))
+    until = (NOW + timedelta(days=2)).isoformat()
+    async with front.as_principal("ana", "read", "approve") as ana:
+        assert (await ana.put("/v1/delegations", json={"to": "ben", "until": until})).status_code == 200
+        await page.goto(NOW_PAGE)
+        await page.get_by_role("button", name="Approve:").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Approve").click()
+        await expect(page.get_by_role("dialog")).to_have_count(0)
+        (sent,) = front.house.of_type(ApprovalDecided)
+        assert (sent.decision, sent.by) == ("approved", "ben")
+        pending(front, "a2", expires_at=NOW.replace(year=2099))
+        assert (await ana.delete("/v1/delegations", params={"to": "ben"})).status_code == 200
+    await page.reload()
+    await expect(page.locator("li.need").filter(has_text="a proposal")).to_have_count(1)
+    await expect(page.get_by_role("button", name="Approve:")).to_have_count(0)
+
+
 async def test_a_gap_is_marked_where_decisions_are_missing(front: Running, console: ConsoleBrowser) -> None:
     decided(front, 1, 2)
     front.house.forget()

@@ -102,6 +102,17 @@ async def require_approver(context: RequestContext) -> str | None:
     if context.may(DELEGATED) or not context.may("read"):
         context.require(DELEGATED)
         return None
+    delegator = await deputy_of(context)
+    if delegator is None:
+        context.require(DELEGATED)
+    return delegator
+
+
+async def deputy_of(context: RequestContext) -> str | None:
+    """Return the person in whose place the caller may decide approvals in the project, None without one."""
+    principal = context.principal
+    if principal.kind != "person" or not context.may("read"):
+        return None
     # The router's own memory: the caller has no right to read delegations.
     memory = context.resources.memory(context.project, None)
     (found,) = await memory.query(List(store=STORE, where={"to": principal.name}, limit=DELEGATIONS_MAX))
@@ -109,7 +120,6 @@ async def require_approver(context: RequestContext) -> str | None:
         delegator = await principal_named(context.resources.memory(subjects.DEFAULT_PROJECT, None), delegation.by)
         if delegation.holds(delegator, principal, memory.now):
             return delegation.by
-    context.require(DELEGATED)
     return None
 
 

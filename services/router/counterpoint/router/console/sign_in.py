@@ -11,6 +11,7 @@ from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES, Shape
 from counterpoint.proto.principals import Principal, PrincipalKind, Role
 from counterpoint.router.api.body import parsed, raw_body, reply, validate
 from counterpoint.router.api.context import Context, RouterResources
+from counterpoint.router.api.delegations import deputy_of
 from counterpoint.router.api.openapi import request_body
 from counterpoint.router.console.sign_in_codes import VALID_S
 from counterpoint.router.cookies import delete_cookie, require_own_origin, set_cookie
@@ -22,12 +23,16 @@ Secret = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[\x21-\x7
 
 
 class CallerIdentity(Shape):
-    """The principal of a request. `projects` are names, or `*` for all."""
+    """The principal of a request. `projects` are names, or `*` for all.
+
+    `deputy_of` is the person in whose place it decides approvals in the project of the request.
+    """
 
     name: str
     kind: PrincipalKind
     projects: tuple[str, ...]
     roles: tuple[Role, ...]
+    deputy_of: str | None = None
 
 
 class SignIn(Shape):
@@ -52,8 +57,8 @@ class SignInCode(Shape):
 
 @router.get("/whoami", responses={200: {"model": CallerIdentity}}, response_model=None)
 async def whoami(context: Context) -> Response:
-    """Return the principal of the token."""
-    return _caller(context.principal)
+    """Return the principal of the token, and whose deputy it is in the project."""
+    return _caller(context.principal, await deputy_of(context))
 
 
 @router.post(
@@ -93,5 +98,6 @@ async def sign_out(request: Request) -> Response:
     return response
 
 
-def _caller(principal: Principal) -> Response:
-    return reply(CallerIdentity.model_validate(principal.model_dump()), headers=_NO_STORE)
+def _caller(principal: Principal, deputy_of: str | None = None) -> Response:
+    identity = CallerIdentity.model_validate(principal.model_dump() | {"deputy_of": deputy_of})
+    return reply(identity, headers=_NO_STORE)

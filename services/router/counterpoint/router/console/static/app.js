@@ -64,7 +64,7 @@ async function open() {
     return;
   }
   try {
-    const module = await load(page);
+    const [module] = await Promise.all([load(page), learnDeputy(signal)]);
     if (signal.aborted) return;
     document.title = `${module.title} – Counterpoint`;
     main.replaceChildren();
@@ -75,6 +75,13 @@ async function open() {
     replace(main, h("h1", null, page.label ?? page.name), errorBox(error), h("p", null, h("button", { type: "button", onclick: open }, "Try again")));
   }
   if (!signal.aborted) main.dataset.shown = opened;
+}
+
+/** Learn whose deputy the caller is in the selected project. */
+async function learnDeputy(signal) {
+  if (caller.kind !== "person" || caller.roles.includes("approve")) return;
+  const { deputy_of } = await get("/v1/whoami", {}, { signal });
+  setCaller({ ...caller, deputy_of });
 }
 
 function selectProject(named) {
