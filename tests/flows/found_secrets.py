@@ -78,7 +78,7 @@ async def quiet(stack: Stack, tries: int = 3000) -> None:
 
 
 async def in_streams(stack: Stack, needles: Needles) -> Survivors:
-    """What the streams of the bus hold: their files are encrypted, and say nothing."""
+    """Find needles in the streams of the bus, whose files are encrypted."""
     found: Survivors = defaultdict(set)
     async with _provisioner(stack) as stream:
         for spec in stream_specs():
@@ -100,7 +100,7 @@ async def _message(stream: JetStreamContext, name: str, number: int) -> bytes:
 
 
 async def in_tables(stack: Stack, needles: Needles) -> Survivors:
-    """What the database holds, whoever may see it."""
+    """Find needles in the whole database, whoever may see them."""
     passwords = load_credentials(stack.data_dir / "secrets.json", NATS_USERS).postgres
     dsn = stack.endpoints.engines["postgres"].dsn
     assert dsn is not None
@@ -114,7 +114,7 @@ async def in_tables(stack: Stack, needles: Needles) -> Survivors:
 
 
 async def in_database(connection: "asyncpg.Connection[asyncpg.Record]", needles: Needles) -> Survivors:
-    """What the tables hold that a superuser sees."""
+    """Find needles in all tables, as a superuser sees them."""
     found: Survivors = defaultdict(set)
     for table in [row["name"] for row in await connection.fetch(_TABLES)]:
         for row in await connection.fetch(f"SELECT * FROM {table}"):
@@ -133,7 +133,7 @@ def _unpacked(table: str, column: str, value: object) -> bytes:
 
 
 def in_files(folder: Path, needles: Needles) -> Survivors:
-    """What the files under a folder hold."""
+    """Find needles in the files under a folder."""
     found: Survivors = defaultdict(set)
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))

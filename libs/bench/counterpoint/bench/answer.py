@@ -24,9 +24,9 @@ import httpx
 
 from counterpoint import bus
 from counterpoint.bench.evaluation_sets import EvaluationSet, SetQuery, TextGroup, UnreadableSet, read_sets
-from counterpoint.bench.report import RetryTransport, exit_on_sigterm, log_warnings_only, progress
+from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, progress
 from counterpoint.bench.retrieval import TYPES, EvaluationCorpus, content_type_of
-from counterpoint.local.stack import Stack
+from counterpoint.bench.temporary_stack import temporary_stack
 
 CITATIONS = 3
 """Citations per answer that are compared with the evidence."""
@@ -176,19 +176,11 @@ def format_result(result: dict[str, Any]) -> str:
 async def run(folder: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure all sets of a folder on one temporary stack."""
     sets = list(read_sets(args.folder, folder / "converted"))
-    stack = Stack(folder / "stack", http_port=0)
-    await stack.start()
-    try:
-        headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
-        async with httpx.AsyncClient(
-            base_url=stack.endpoints.http, headers=headers, timeout=600, transport=RetryTransport()
-        ) as http:
-            return [
-                (await measure_set(http, f"set{n}", each, args.type or content_type_of(each))).as_json()
-                for n, each in enumerate(sets)
-            ]
-    finally:
-        await stack.stop()
+    async with temporary_stack(folder / "stack") as (_, http):
+        return [
+            (await measure_set(http, f"set{n}", each, args.type or content_type_of(each))).as_json()
+            for n, each in enumerate(sets)
+        ]
 
 
 def main() -> None:

@@ -18,8 +18,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -31,13 +31,13 @@ from counterpoint.bench import recognition, triage
 from counterpoint.bench.evaluation_sets import UnreadableSet
 from counterpoint.bench.recognition_cases import Bm25Baseline, RecognitionCase, RecognitionOutcome
 from counterpoint.bench.recognition_cases import read_cases as read_reports
-from counterpoint.bench.report import RetryTransport, exit_on_sigterm, log_warnings_only, progress
+from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, progress
+from counterpoint.bench.temporary_stack import temporary_stack
 from counterpoint.cli.demo.provider import simulated_provider, variables
 from counterpoint.client import Memory
 from counterpoint.developer.evidence.likeness import RECOGNISED
 from counterpoint.local.small_model.package import QWEN, model_folder
 from counterpoint.local.small_model.serve import serving
-from counterpoint.local.stack import Stack
 from counterpoint.proto.memory import List
 
 Judgement = Literal["right", "partly", "wrong", "missed"]
@@ -201,8 +201,8 @@ async def recognition_rows(folder: Path, limit: int, model: ServedModel) -> list
     outcomes: list[RecognitionOutcome] = []
     for row, environment in zip(rows, ({}, model.environment), strict=False):
         progress(f"{folder.name}: {row.name}")
-        with variables(dict(environment)):
-            async with _stack() as http:
+        with variables(dict(environment)), tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as data:
+            async with temporary_stack(Path(data) / "stack") as (_, http):
                 case_of_attempt = await recognition.learn(http, learned)
                 began = time.monotonic()
                 outcomes = await recognition.ask(http, cases, learned, case_of_attempt, at_once=1)
@@ -256,21 +256,6 @@ async def _count_calls(http: httpx.AsyncClient, project: str, row: Row) -> None:
     total = answer.raise_for_status().json()["total"]
     row.calls, row.failed = total["calls"], total["unknown"]
     row.tokens = total["input_tokens"] + total["output_tokens"]
-
-
-@asynccontextmanager
-async def _stack() -> AsyncIterator[httpx.AsyncClient]:
-    with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
-        stack = Stack(Path(folder) / "stack", http_port=0)
-        await stack.start()
-        try:
-            headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
-            async with httpx.AsyncClient(
-                base_url=stack.endpoints.http, headers=headers, timeout=600, transport=RetryTransport()
-            ) as http:
-                yield http
-        finally:
-            await stack.stop()
 
 
 def format_rows(rows: Sequence[Row]) -> str:

@@ -31,8 +31,9 @@ from counterpoint.bench.evaluation_sets import UnreadableSet
 from counterpoint.bench.likeness_features import candidates_of
 from counterpoint.bench.likeness_fit import cross_validate, fit_likeness
 from counterpoint.bench.recognition_cases import Bm25Baseline, RecognitionCase, RecognitionOutcome, read_cases, summary
-from counterpoint.bench.report import RetryTransport, exit_on_sigterm, log_warnings_only, progress, settled
+from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, progress, settled
 from counterpoint.bench.synthetic_incidents import synthetic_incidents
+from counterpoint.bench.temporary_stack import temporary_stack
 from counterpoint.bus import BusSettings, Service
 from counterpoint.developer.evidence.calibration import load_calibration
 from counterpoint.local.credentials import load_credentials
@@ -131,27 +132,19 @@ async def run(folder: Path, args: argparse.Namespace) -> list[RecognitionOutcome
     """Run a set on a temporary stack."""
     sets = [read_cases(each) for each in (args.folder, *args.further)]
     incidents, began = synthetic_incidents(args.among), time.monotonic()
-    stack = Stack(folder / "stack", http_port=0)
-    await stack.start()
-    try:
-        headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
-        async with httpx.AsyncClient(
-            base_url=stack.endpoints.http, headers=headers, timeout=600, transport=RetryTransport()
-        ) as http:
-            for start in range(0, args.among, BATCH):
-                portion = list(itertools.islice(incidents, BATCH))
-                answer = await http.post("/v1/attempts", params={"project": PROJECT}, json={"incidents": portion})
-                answer.raise_for_status()
-                if start % PROGRESS_EVERY == 0:
-                    progress(f"{start + len(portion)} synthetic incidents after {time.monotonic() - began:.0f} s")
-            case_of_attempt = [await learn(http, _learned(each), _project(n)) for n, each in enumerate(sets)]
-            learned, cases = _learned(sets[0]), [case for case in sets[0] if not case.learned]
-            progress(f"{len(learned)} cases reported as {len(case_of_attempt[0])} attempts, {len(cases)} to ask")
-            if args.fit:
-                await _fit(folder, stack, args, list(zip(sets, case_of_attempt, strict=True)))
-            return await ask(http, cases, learned, case_of_attempt[0])
-    finally:
-        await stack.stop()
+    async with temporary_stack(folder / "stack") as (stack, http):
+        for start in range(0, args.among, BATCH):
+            portion = list(itertools.islice(incidents, BATCH))
+            answer = await http.post("/v1/attempts", params={"project": PROJECT}, json={"incidents": portion})
+            answer.raise_for_status()
+            if start % PROGRESS_EVERY == 0:
+                progress(f"{start + len(portion)} synthetic incidents after {time.monotonic() - began:.0f} s")
+        case_of_attempt = [await learn(http, _learned(each), _project(n)) for n, each in enumerate(sets)]
+        learned, cases = _learned(sets[0]), [case for case in sets[0] if not case.learned]
+        progress(f"{len(learned)} cases reported as {len(case_of_attempt[0])} attempts, {len(cases)} to ask")
+        if args.fit:
+            await _fit(folder, stack, args, list(zip(sets, case_of_attempt, strict=True)))
+        return await ask(http, cases, learned, case_of_attempt[0])
 
 
 def _learned(each: Sequence[RecognitionCase]) -> list[RecognitionCase]:

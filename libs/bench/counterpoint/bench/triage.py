@@ -29,7 +29,8 @@ from pydantic import Field, SecretStr, ValidationError
 from counterpoint import bus
 from counterpoint.bench.evaluation_metrics import ece, reliability
 from counterpoint.bench.evaluation_sets import UnreadableSet
-from counterpoint.bench.report import RetryTransport, exit_on_sigterm, log_warnings_only, progress, settled
+from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, progress, settled
+from counterpoint.bench.temporary_stack import temporary_stack
 from counterpoint.bus import BusSettings, Service
 from counterpoint.cli.ingest.files import batches
 from counterpoint.cli.ingest.sources import DocumentSources, SourceSelection
@@ -37,7 +38,6 @@ from counterpoint.client import Memory
 from counterpoint.developer.policies.review import OBJECTION
 from counterpoint.local.credentials import load_credentials
 from counterpoint.local.service import NATS_USERS
-from counterpoint.local.stack import Stack
 from counterpoint.proto.memory import HybridSearch, Item, List
 from counterpoint.proto.messages import Shape
 
@@ -268,10 +268,7 @@ def _cell(value: float | None) -> str:
 @asynccontextmanager
 async def stack_with_documents(folder: Path, documents_folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Memory]]:
     """Run a stack in `folder` with the documents of a set. Yield a client of its HTTP API, and memory as the router."""
-    stack = Stack(folder / "stack", http_port=0)
-    await stack.start()
-    try:
-        headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
+    async with temporary_stack(folder / "stack") as (stack, http):
         secrets = load_credentials(folder / "stack" / "secrets.json", NATS_USERS)
         login = BusSettings(
             nats_url=stack.endpoints.nats, nats_user="router", nats_password=SecretStr(secrets.nats["router"])
@@ -279,22 +276,15 @@ async def stack_with_documents(folder: Path, documents_folder: Path) -> AsyncIte
         router = Service("router", login)
         await router.connection.open()
         try:
-            async with httpx.AsyncClient(
-                base_url=stack.endpoints.http, headers=headers, timeout=600, transport=RetryTransport()
-            ) as http:
-                for batch in documents(documents_folder):
-                    answer = await http.post(
-                        "/v1/documents", params={"project": PROJECT}, json={"documents": batch}
-                    )  # fmt: skip
-                    answer.raise_for_status()
-                    for document in answer.json().get("documents", []):
-                        if document["status"] in ("refused", "quarantined"):
-                            progress(f"{document['source']}: {document['problem']}")
-                yield http, router.memory(PROJECT, PRINCIPAL)
+            for batch in documents(documents_folder):
+                answer = await http.post("/v1/documents", params={"project": PROJECT}, json={"documents": batch})
+                answer.raise_for_status()
+                for document in answer.json().get("documents", []):
+                    if document["status"] in ("refused", "quarantined"):
+                        progress(f"{document['source']}: {document['problem']}")
+            yield http, router.memory(PROJECT, PRINCIPAL)
         finally:
             await router.connection.close()
-    finally:
-        await stack.stop()
 
 
 async def run(folder: Path, args: argparse.Namespace) -> list[TriageOutcome]:
