@@ -549,18 +549,34 @@ class TestTrace:
         changed = {name: value - before[name] for name, value in counted().items()}
         assert changed.pop("corrections") >= 1
         assert changed == {
-            "routes": 2, "by rules": 1, "supported": 1, "unsupported": 3, "answered": 1, "fallback": 1, "stopped": 1,
+            "routes": 2, "by rules": 1, "supported": 2, "unsupported": 2, "answered": 2, "fallback": 0, "stopped": 1,
         }  # fmt: skip
 
-    async def test_a_fall_back_says_so_and_quotes(self) -> None:
-        shelf = book(OWNED)
+    async def test_a_model_whose_drafts_are_unsupported_leaves_the_answer_of_the_rules(self) -> None:
+        by_rules, shelf = book(OWNED), book(OWNED)
+        await delivered(by_rules, question())
         await delivered(shelf, question(), Model(ROUTED, WRONG, WRONG))
+        expected, worked = by_rules.worked(), shelf.worked()
+        assert (worked.outcome, worked.text, worked.confidence) == ("answered", expected.text, expected.confidence)
+        assert worked.findings.citations == expected.findings.citations
+        (caveat,) = worked.findings.caveats
+        assert caveat == (
+            "the answer consists of quotes, because the model's was not supported: "
+            "it contains 17, which the cited text does not"
+        )
+        validated = [each for each in shelf.decisions() if each.decision_type == "validate"]
+        assert [each.decision for each in validated] == ["again", "fall back to quotes"]
+
+    async def test_a_draft_that_cannot_be_stored_leaves_passages_as_they_were_found(self) -> None:
+        shelf = book(OWNED)
+        problem = Permanent("secret", (Problem(field="draft", problem="holds a secret"),))
+        shelf.refuses = lambda commit: problem if "hunter2" in str(commit.writes) else None
+        await delivered(shelf, question(), Model(ROUTED, "finance_daily has the password hunter2 [1]."))
         worked = shelf.worked()
         assert worked.outcome == "answered"
         assert worked.confidence is not None
         assert worked.confidence.band == "low"
         assert worked.findings.caveats[0].startswith("the passages are shown as they were found")
-        assert "17" not in (worked.text or "")
 
     async def test_a_reassessment_that_still_stops_leaves_no_stop_on_the_line(self) -> None:
         shelf = book(OWNED)

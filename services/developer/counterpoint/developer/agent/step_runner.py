@@ -18,11 +18,11 @@ from counterpoint.developer.agent.telemetry import observe
 from counterpoint.developer.agent.tools import TOOLS, Surroundings, provider_readings
 from counterpoint.developer.evidence.calibration import Calibration
 from counterpoint.developer.evidence.gather import evidence_of, search
+from counterpoint.developer.language.storable import storable
 from counterpoint.developer.policies.commits import AGENT, join_commits, kind_and_text, opening_commit
 from counterpoint.developer.policies.lanes import conclude
 from counterpoint.developer.policies.results import Conclusion
 from counterpoint.developer.policies.sources import cited_sources, sources_of
-from counterpoint.developer.rag.step_runner import storable
 from counterpoint.proto.decisions import Source
 from counterpoint.proto.errors import Denied, Permanent, Transient
 from counterpoint.proto.line import ActionKind

@@ -133,6 +133,16 @@ def after_validate(run: Run, verdicts: tuple[Verdict, ...], late: bool) -> Run:
     return _after_step(run, "generate", verdicts=verdicts, regenerations=run.regenerations + 1)
 
 
+def by_rules(run: Run, quotes: Draft, verdicts: tuple[Verdict, ...]) -> Run:
+    """Return a run whose model drafted nothing that is supported, with quotes as its answer if they are supported."""
+    if not verdicts or not all(verdict.supported for verdict in verdicts):
+        return run
+    problem = next(verdict.problem for verdict in run.verdicts if not verdict.supported) if run.verdicts else "is empty"
+    note = f"the answer consists of quotes, because the model's was not supported: it {problem}"
+    changes = {"draft": quotes, "verdicts": verdicts, "ending": "answered"}
+    return run.with_notes(note).model_copy(update=changes)
+
+
 def search_again(run: Run) -> Run:
     """Return the run at its search again, after its evidence has changed."""
     asked = (run.asked or SearchQuery(text=run.question)).model_copy(update={"why": "the results have changed since"})

@@ -14,6 +14,7 @@ from counterpoint.developer.evidence.owners import RECORDED_OWNER, look_up_owner
 from counterpoint.developer.evidence.search_query import SearchQuery
 from counterpoint.developer.excerpts.answers import grade_answer
 from counterpoint.developer.excerpts.relevance import Grade
+from counterpoint.developer.language.storable import storable
 from counterpoint.developer.policies.commits import AGENT, join_commits
 from counterpoint.developer.policies.confidence import band, below_high
 from counterpoint.developer.policies.sources import cited_sources
@@ -21,10 +22,9 @@ from counterpoint.developer.rag import route as routing
 from counterpoint.developer.rag import run as transitions
 from counterpoint.developer.rag import telemetry
 from counterpoint.developer.rag.generate import (
+    draft_by_rules,
     draft_of_model,
-    draft_of_owners,
     draft_of_passages,
-    draft_of_quotes,
     prompt,
     supported_part,
 )
@@ -262,18 +262,22 @@ class StepRunner:
                 notes = ("the model wrote nothing, so the answer consists of quotes",)
         if run.draft is not None and run.draft.by == QUOTES:
             return supported_part(run.draft, run.verdicts), notes
-        question, found, owners = text_to_grade(run), self.evidence.answers, self.evidence.owners
-        if owners and not self._grade_documents(run).sufficient:
-            return draft_of_owners(question, owners, None), notes
-        quotes = draft_of_quotes(question, found, self._calibration.answer.threshold, self.evidence.neighbours)
-        return draft_of_owners(question, owners, quotes) if owners else quotes, notes
+        return self._draft_by_rules(run), notes
+
+    def _draft_by_rules(self, run: Run) -> Draft:
+        sufficient, threshold = self._grade_documents(run).sufficient, self._calibration.answer.threshold
+        return draft_by_rules(text_to_grade(run), self.evidence, threshold, sufficient=sufficient)
 
     def _validate(self, run: Run) -> _StepResult:
         hits = (*self.evidence.owners, *self.evidence.answers, *self.evidence.neighbours)
         verdicts = verdicts_of(run.draft or Draft(), hits)
         after = transitions.after_validate(run, verdicts, self._is_late)
-        wrong = [f"{n}: {verdict.problem}" for n, verdict in enumerate(verdicts, 1) if not verdict.supported]
         decisions = {"answered": "supported", "fallback": "fall back to plain retrieval"}
+        if after.ending == "fallback" and run.draft and _model(run.draft):
+            quotes = self._draft_by_rules(run)
+            after = transitions.by_rules(after, quotes, verdicts_of(quotes, hits))
+            decisions["answered"] = "fall back to quotes"
+        wrong = [f"{n}: {verdict.problem}" for n, verdict in enumerate(verdicts, 1) if not verdict.supported]
         supported = f"{len(verdicts) - len(wrong)} of {len(verdicts)} sentences are supported by what they cite"
         return _StepResult(after, decisions.get(after.ending or "", "again"), "; ".join([supported, *wrong]))
 
@@ -343,8 +347,3 @@ def _key(run: Run, what: str) -> str:
 
 def _model(draft: Draft) -> str | None:
     return None if draft.by in (QUOTES, PASSAGES) else draft.by
-
-
-def storable(text: str) -> str:
-    """Return an external text without characters that records cannot store."""
-    return text.encode(errors="replace").decode().replace("\0", "")
