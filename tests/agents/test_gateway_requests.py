@@ -186,6 +186,24 @@ async def test_a_call_is_settled_in_spending_that_another_process_has_changed(
     assert (spent["reserved_tokens"], call["state"]) == (0, "settled")
 
 
+async def test_litellm_writes_no_log_of_a_call(
+    asking: Gateway, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from litellm.litellm_core_utils.litellm_logging import Logging
+    from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
+
+    logged = list[str]()
+
+    async def note(*_: Any, **__: Any) -> None:
+        logged.append("success")
+
+    monkeypatch.setattr(Logging, "async_success_handler", note)
+    await generated(asking, memory, "first")
+    await generated(asking, memory, "second")
+    await GLOBAL_LOGGING_WORKER.flush()
+    assert logged == []
+
+
 async def test_a_settlement_without_a_reply_is_not_counted_twice(
     asking: Gateway, memory: Memory, outside: World, door: Door, requests: list[str]
 ) -> None:
