@@ -171,18 +171,23 @@ async def world() -> AsyncIterator[World]:
 
 
 class Door:
-    """Requests as they come over the bus. `before` may stand in the way of one: it is told the subject and the body."""
+    """Requests as they come over the bus. `before` may stand in the way of one, and `after` of its reply: they are told
+    the subject and the body."""
 
     def __init__(self, house: House) -> None:
         self.house = house
         self.before: Callable[[str, bytes], Any] | None = None
+        self.after: Callable[[str, bytes], Any] | None = None
 
     async def __call__(self, subject: str, body: bytes, timeout_s: float) -> bytes:
         if self.before is not None:
             await self.before(subject, body)
         _, caller, operation, *_ = subject.split(".")
         execute = getattr(self.house.door, operation)
-        return bytes(await execute(caller, body))
+        reply = bytes(await execute(caller, body))
+        if self.after is not None:
+            await self.after(subject, body)
+        return reply
 
 
 def calls(door: Door, outside: ProviderLimits) -> ModelGateway:

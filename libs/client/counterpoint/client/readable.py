@@ -1,7 +1,7 @@
 """Parsing of records. Among several, an unreadable record is left out, logged and counted."""
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
 from prometheus_client import Counter
@@ -24,8 +24,24 @@ UNREADABLE = Counter(
 Record = TypeVar("Record", bound=Shape)
 
 
-def record(item: Item, shape: type[Record]) -> Record:
-    """Return the item's body as a shape, with its version if the shape has one. Raises `Permanent` `unreadable`."""
+class StoredRecord(Protocol):
+    """A version of a record: an item as it was read, or what its writer remembers."""
+
+    @property
+    def store(self) -> str: ...
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def body(self) -> dict[str, Any]: ...
+
+
+def record(item: StoredRecord, shape: type[Record]) -> Record:
+    """Return a record's body as a shape, with its version if the shape has one. Raises `Permanent` `unreadable`."""
     try:
         return shape.model_validate(with_version(shape, item.body, item.version))
     except ValidationError as error:

@@ -41,6 +41,7 @@ from counterpoint.manager.gateway.models import ModelProvider, ProviderUnavailab
 from counterpoint.manager.gateway.provider_limits import ProviderLimits
 from counterpoint.manager.gateway.reservations import (
     SETTLE_TIMEOUT_S,
+    FoundCall,
     Reservations,
     key_reused,
     unknown_outcome,
@@ -139,12 +140,12 @@ class ModelGateway:
             raise Denied(ErrorCode.EXPIRED, f"a token that is valid for at least {SETTLE_TIMEOUT_S:.0f} s more")
         wait_s = min(wait_s or self._limits.call_s, self._limits.call_s, life_s)
         request = CallRequest(token, grant, key, call, asyncio.get_running_loop().time() + wait_s, deltas=deltas)
-        # Otherwise the call of a forged token would stand in the way of that with the same key.
-        await self._reservations.check_token(token, grant)
+        # Memory checks the token: a forged one does not stand in the way of the call with the same key.
+        found = await self._reservations.look_up(request)
         running = self._running.get(request.identity)
         if running is not None:
             return await _await_running(request, *running)
-        task = asyncio.create_task(self._perform(request))
+        task = asyncio.create_task(self._perform(request, found))
         self._running[request.identity] = call_digest(call), task
         task.add_done_callback(lambda _: self._remove(request, _))
         return await asyncio.shield(task)
@@ -154,9 +155,12 @@ class ModelGateway:
         if not task.cancelled():
             task.exception()
 
-    async def _perform(self, request: CallRequest) -> CallOutcome:
+    async def _perform(self, request: CallRequest, found: FoundCall | None) -> CallOutcome:
+        """Make a call, or one of its fallbacks; `found` is what was read for it, which is read again after a wait."""
         left_s = request.deadline - asyncio.get_running_loop().time()
-        urgency = await self._reservations.urgency(request) if self._limiter.locked() else Urgency()
+        urgency = Urgency()
+        if self._limiter.locked():
+            urgency, found = await self._reservations.urgency(request), None
         async with self._limiter.slot(request.grant.project, left_s, urgency):
             failure: Denied | Permanent | Transient | None = None
             waiting = deque([(each, await self._estimate(each.call)) for each in self._candidates(request)])
@@ -166,7 +170,8 @@ class ModelGateway:
                 model = candidate.call.model
                 cheaper = model not in put_off and any(_is_cheaper(other, estimate) for _, other in waiting)
                 try:
-                    return await self._make(replace(candidate, deferrable=cheaper), estimate)
+                    first, found = found, None
+                    return await self._make(replace(candidate, deferrable=cheaper), estimate, first)
                 except SoftLimitReached as reached:
                     put_off.add(model)
                     waiting.append((candidate, estimate))
@@ -199,8 +204,8 @@ class ModelGateway:
             others = tuple(replace(call, model=other) for other in permitted if other != model)
             yield replace(request, call=replace(call, model=model), others=others)
 
-    async def _make(self, request: CallRequest, estimate: CallUsage) -> CallOutcome:
-        reserved = await self._reservations.reserve(request, estimate)
+    async def _make(self, request: CallRequest, estimate: CallUsage, found: FoundCall | None) -> CallOutcome:
+        reserved = await self._reservations.reserve(request, estimate, found)
         return reserved if isinstance(reserved, CallOutcome) else await self._call_reserved(request, *reserved)
 
     async def _call_reserved(self, request: CallRequest, call_id: str, reserved: ModelCallRecord) -> CallOutcome:

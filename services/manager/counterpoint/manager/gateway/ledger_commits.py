@@ -9,12 +9,12 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
-from counterpoint.client import Memory, put, record
+from counterpoint.client import Memory, StoredRecord, put, record
 from counterpoint.guard.capabilities import Grant
 from counterpoint.manager.gateway.call_request import CallRequest
 from counterpoint.manager.gateway.ledger import CallState, CallUsage, ModelCallRecord, SoftLimitReached, SpendRecord
@@ -26,8 +26,9 @@ from counterpoint.manager.gateway.reservation_input import (
 )
 from counterpoint.manager.gateway.spending import Spending
 from counterpoint.manager.gateway.work_groups import WorkGroups
+from counterpoint.manager.gateway.written_records import RecordKey, WrittenRecords
 from counterpoint.proto.errors import Conflict, Denied, ErrorCode, Transient
-from counterpoint.proto.memory import Commit, CommitReply, Get, Item, Origin, Write
+from counterpoint.proto.memory import Commit, Get, Item, Origin, Write
 from counterpoint.proto.messages import utc_now
 from counterpoint.proto.tasks import TaskDue
 
@@ -78,7 +79,7 @@ class LedgerCommits:
         self._settling = WorkGroups[PendingSettlement, bool](
             self._settle, _GROUP, weight=lambda each: len(str(each.response)), max_weight=_GROUP_CHARS
         )
-        self._written: dict[tuple[str, str], int] = {}
+        self._written = WrittenRecords()
         self._last: dict[tuple[str, str], ReservationInput] = {}
 
     def close(self) -> None:
@@ -173,53 +174,60 @@ class LedgerCommits:
                 return [ended if isinstance(each, ModelCallRecord) else each for each in outcomes]
             if reply.status != "done":
                 raise Conflict("spend", request.scope)
-            self._note(request, reply)
+            self._written.keep(request.grant.project, writing, reply)
         return outcomes
 
     async def _settle(self, group: Sequence[PendingSettlement]) -> Sequence[bool | Exception]:
         request = group[-1].request
         limit_ids = {each for settlement in group for each in settlement.limited_by}
+        keys = [("spend", each) for each in {request.scope, *limit_ids}]
+        keys += {("model_calls", each.call_id) for each in group}
         async with self._of_limits(request, limited=bool(limit_ids)):
             memory = self.memory(request.token, request.grant)
-            keys = [*(("model_calls", each.call_id) for each in group), *(("spend", each) for each in limit_ids)]
-            items = await _items(memory, *keys, ("spend", request.scope))
-            calls = [record(item, ModelCallRecord) for (store, _), item in items.items() if store == "model_calls"]
-            more = {each for call in calls for each in call.limited_by} - limit_ids
-            items |= await _items(memory, *(("spend", each) for each in more))
-            spent = {each: record(item, SpendRecord) for (store, each), item in items.items() if store == "spend"}
-            settled, counted = dict[str, Write](), set[str]()
-            outcomes = list[bool]()
-            for each in group:
-                item = items.get(("model_calls", each.call_id))
-                call = record(item, ModelCallRecord) if item and each.call_id not in settled else None
-                if call is None or call.state != CallState.RESERVED:
-                    outcomes.append(False)
-                    continue
-                ended = call.ended(each.state, each.usage, utc_now(), response=each.response, error=each.error)
-                settled[each.call_id] = put("model_calls", each.call_id, ended, existing=item)
-                outcomes.append(True)
-                for spend_id in {request.scope, *call.limited_by} & spent.keys():
-                    spent[spend_id] = spent[spend_id].with_settled(call.estimate, each.state, each.usage)
-                    counted.add(spend_id)
-            if settled:
-                after = (put("spend", each, spent[each], existing=items["spend", each]) for each in sorted(counted))
-                bare = "" if all(each.response is not None for each in group) else " bare"
-                step = _step("settle", list(settled)) + bare
-                reply = await memory.step(Commit(step=step, last=False, writes=(*settled.values(), *after)))
-                self._note(request, reply)
+            written = self._written.all_of(request.grant.project, keys)
+            if written is not None:
+                with suppress(Conflict):
+                    return await self._commit_settlements(memory, group, written)
+            return await self._commit_settlements(memory, group, await _items(memory, *keys))
+
+    async def _commit_settlements(
+        self, memory: Memory, group: Sequence[PendingSettlement], items: Mapping[RecordKey, StoredRecord]
+    ) -> list[bool]:
+        """Settle the calls of a group that are reserved, by their records and their spending as far as it is known."""
+        request = group[-1].request
+        project = request.grant.project
+        calls = [record(item, ModelCallRecord) for (store, _), item in items.items() if store == "model_calls"]
+        more = {("spend", each) for call in calls for each in call.limited_by} - items.keys()
+        items = {**items, **await _items(memory, *more)}
+        spent = {each: record(item, SpendRecord) for (store, each), item in items.items() if store == "spend"}
+        settled, counted = dict[str, Write](), set[str]()
+        outcomes = list[bool]()
+        for each in group:
+            item = items.get(("model_calls", each.call_id))
+            call = record(item, ModelCallRecord) if item and each.call_id not in settled else None
+            if call is None or call.state != CallState.RESERVED:
+                outcomes.append(False)
+                continue
+            ended = call.ended(each.state, each.usage, utc_now(), response=each.response, error=each.error)
+            settled[each.call_id] = put("model_calls", each.call_id, ended, existing=item)
+            outcomes.append(True)
+            for spend_id in {request.scope, *call.limited_by} & spent.keys():
+                spent[spend_id] = spent[spend_id].with_settled(call.estimate, each.state, each.usage)
+                counted.add(spend_id)
+        if settled:
+            after = [put("spend", each, spent[each], existing=items["spend", each]) for each in sorted(counted)]
+            bare = "" if all(each.response is not None for each in group) else " bare"
+            step = _step("settle", list(settled)) + bare
+            self._written.forget(project, items)
+            reply = await memory.step(Commit(step=step, last=False, writes=(*settled.values(), *after)))
+            self._written.keep(project, after, reply)
         return outcomes
 
     def _is_stale(self, request: CallRequest, found: ReservationInput) -> bool:
         """Whether this process has written spending after it was read."""
         items = {request.scope: found.spend, **{limit.spend_id: item for limit, _, item in found.limited}}
         project = request.grant.project
-        return any(_version(item) < self._written.get((project, each), 0) for each, item in items.items())
-
-    def _note(self, request: CallRequest, reply: CommitReply) -> None:
-        for name, version in reply.versions.items():
-            store, _, record_id = name.partition("/")
-            if store == "spend":
-                _remember(self._written, (request.grant.project, record_id), version)
+        return any(_version(item) < self._written.version(project, "spend", each) for each, item in items.items())
 
     @asynccontextmanager
     async def _of_limits(self, request: CallRequest, *, limited: bool) -> AsyncIterator[None]:
@@ -241,7 +249,7 @@ class LedgerCommits:
         return lock
 
 
-async def _items(memory: Memory, *keys: tuple[str, str]) -> dict[tuple[str, str], Item]:
+async def _items(memory: Memory, *keys: RecordKey) -> dict[RecordKey, Item]:
     """Return the records with these stores and ids that are there."""
     results = await memory.query(*(Get(store=store, id=each) for store, each in keys))
     return {key: result.items[0] for key, result in zip(keys, results, strict=True) if result.items}

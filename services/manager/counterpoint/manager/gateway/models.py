@@ -53,12 +53,13 @@ class ModelProvider:
         self._tries = tries
         self._loading = asyncio.Lock()
         self._litellm: Any = None
+        self._is_internal: Any = None
 
     async def load(self) -> None:
         """Import LiteLLM in a thread, which takes seconds."""
         async with self._loading:
             if self._litellm is None:
-                self._litellm = await asyncio.to_thread(_import_litellm)
+                self._litellm, self._is_internal = await asyncio.to_thread(_import_litellm)
 
     async def estimate(self, model: str, input_tokens: int, output_tokens: int) -> CallUsage:
         """Estimate the cost of tokens; `unknown` where the model has no known price."""
@@ -164,6 +165,7 @@ class ModelProvider:
         return request
 
     async def _await_answer(self, request: Awaitable[Any], remaining_s: float) -> Any:
+        outer = self._is_internal.set(True)
         try:
             async with asyncio.timeout(remaining_s):
                 return await request
@@ -171,6 +173,8 @@ class ModelProvider:
             raise UnknownCallOutcome("the provider did not respond in time") from late
         except self._litellm.exceptions.openai.OpenAIError as error:
             raise _provider_error(error) from error
+        finally:
+            self._is_internal.reset(outer)
 
     def _price(self, model: str, input_tokens: int, output_tokens: int) -> Any:
         """Return the price in USD, or `unknown` for a model without a price, for which LiteLLM returns 0."""
@@ -191,14 +195,16 @@ class ModelProvider:
         return dollars(sum(map(dollars, parts)))
 
 
-def _import_litellm() -> Any:
+def _import_litellm() -> tuple[Any, Any]:
+    """Return LiteLLM, and the variable that marks calls as its own, of which it writes no log: nothing reads that log,
+    and it would be written before the call is settled."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     import litellm
 
     # The client would import it within the first call, which takes half a second.
     importlib.import_module("openai.resources.chat.completions")
     litellm.suppress_debug_info = True
-    return litellm
+    return litellm, importlib.import_module("litellm._internal_context").is_internal_call
 
 
 def _provider_error(error: Any) -> CounterpointError:

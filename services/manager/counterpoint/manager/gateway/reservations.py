@@ -3,7 +3,9 @@
 import asyncio
 import random
 from collections import Counter as TallyCounter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count
 from typing import Any
@@ -12,7 +14,7 @@ import structlog
 from prometheus_client import Counter
 
 from counterpoint.bus.turns import Urgency, urgency_of_task
-from counterpoint.client import record, retry_on_conflict
+from counterpoint.client import Memory, record, retry_on_conflict
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import ApprovalPolicy
 from counterpoint.manager.gateway.call_request import CallRequest
@@ -28,7 +30,7 @@ from counterpoint.manager.gateway.reservation_input import CallingTask, Reservat
 from counterpoint.manager.gateway.web_permits import require_permit
 from counterpoint.proto.errors import Conflict, Denied, ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.ids import derived_id, new_id
-from counterpoint.proto.memory import Get
+from counterpoint.proto.memory import Get, Item
 from counterpoint.proto.messages import utc_now
 from counterpoint.proto.tasks import ENDED
 
@@ -43,6 +45,16 @@ _COMMIT_ATTEMPTS = 20
 _CONFLICT_MAX_S = 1.0
 _RELEASES_LIMIT = 20
 """Maximum number of released calls under one key."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCall:
+    """A call as it was looked up: its id, its record if there is one, and what its reservation rests on, with the
+    memory that read it; None for one of several calls at once."""
+
+    call_id: str
+    call: Item | None
+    read: tuple[Memory, ReservationInput] | None
 
 
 class Reservations:
@@ -63,6 +75,13 @@ class Reservations:
         """Check a token in memory. Raises `Denied` or `Transient`."""
         await self._commits.memory(token, grant).query(Get(store="spend", id=grant.task or grant.message))
 
+    async def look_up(self, request: CallRequest) -> FoundCall | None:
+        """Return what the reservation of a new call rests on; None if there is a record of the call, which may have
+        changed since. The query checks the token. Raises `Denied` or `Transient`."""
+        with self._counted(request):
+            found = await self._look_up(request, 0)
+        return found if found.call is None else None
+
     async def urgency(self, request: CallRequest) -> Urgency:
         """Return the urgency of a call, that of its task as it was last read. Raises `Denied` or `Transient`."""
         task = self._commits.known_task(request) or await self._task(request)
@@ -77,38 +96,37 @@ class Reservations:
         except Transient:
             return None
 
-    async def reserve(self, request: CallRequest, estimate: CallUsage) -> CallOutcome | tuple[str, ModelCallRecord]:
-        """Reserve the estimate of a call; return its id and record, or the stored outcome of the same call.
+    async def reserve(
+        self, request: CallRequest, estimate: CallUsage, found: FoundCall | None = None
+    ) -> CallOutcome | tuple[str, ModelCallRecord]:
+        """Reserve the estimate of a call; return its id and record, or the stored outcome of the same call. `found` is
+        what `look_up` has just returned for it.
 
         Raises `Denied` when the budget does not cover it, `SoftLimitReached`, `Permanent` for a call of unknown
         outcome, or `Transient`.
         """
-        authority = request.authority
-        self._under_way[authority] += 1
-        try:
-            return await retry_on_conflict(lambda: self._reserve_once(request, estimate), _COMMIT_ATTEMPTS)
-        except Conflict as error:
-            raise Transient("too many calls of the same task at once", retry_after_s=0.5) from error
-        finally:
-            self._under_way[authority] -= 1
-            if not self._under_way[authority]:
-                del self._under_way[authority]
+        with self._counted(request):
+            try:
+                with suppress(Conflict):
+                    return await self._reserve_once(request, estimate, found)
+                return await retry_on_conflict(lambda: self._reserve_once(request, estimate, None), _COMMIT_ATTEMPTS)
+            except Conflict as error:
+                raise Transient("too many calls of the same task at once", retry_after_s=0.5) from error
 
     async def _reserve_once(
-        self, request: CallRequest, estimate: CallUsage
+        self, request: CallRequest, estimate: CallUsage, first: FoundCall | None
     ) -> CallOutcome | tuple[str, ModelCallRecord]:
-        """Reserve under the first id of the call that is not released. Raises `Conflict` after a concurrent change."""
+        """Reserve under the first id of the call that is not released; `first` is what was read for the first id.
+        Raises `Conflict` after a concurrent change."""
         for number in range(_RELEASES_LIMIT):
-            call_id = derived_id(request.grant.message, "call", request.key, number)
-            # Of calls at once, which share a commit, the group reads what all of them rest on.
-            shares = self._under_way[request.authority] > 1 and not isinstance(request.call, WebSearchCall)
-            read = None if shares else await self._commits.read(request, call_id)
-            if isinstance(request.call, WebSearchCall) and request.grant.task is not None and read:
-                require_permit(self._approvals, request.grant.project, read[1].task, request.call)
-            known = read[1].calls.get(call_id) if read else await self._commits.existing(request, call_id)
-            if known is None:
+            found = first or await self._look_up(request, number)
+            first = None
+            call_id = found.call_id
+            if isinstance(request.call, WebSearchCall) and request.grant.task is not None and found.read:
+                require_permit(self._approvals, request.grant.project, found.read[1].task, request.call)
+            if found.call is None:
                 pending = PendingReservation(
-                    request, call_id, estimate, read, lambda used: self._reservation(request, estimate, used)
+                    request, call_id, estimate, found.read, lambda used: self._reservation(request, estimate, used)
                 )
                 try:
                     return call_id, await self._commits.reserve(pending)
@@ -116,10 +134,30 @@ class Reservations:
                     if denied.rule == ErrorCode.BUDGET:
                         CALLS.labels(request.grant.project, request.call.model, "refused").inc()
                     raise
-            call = record(known, ModelCallRecord)
+            call = record(found.call, ModelCallRecord)
             if call.state != CallState.RELEASED or call.request_sha256 not in request.digests:
                 return await self._stored_outcome(request, call_id, call)
         raise Transient("the provider failed too often for this key", retry_after_s=0.5)
+
+    async def _look_up(self, request: CallRequest, number: int) -> FoundCall:
+        call_id = derived_id(request.grant.message, "call", request.key, number)
+        # Of calls at once, which share a commit, the group reads what all of them rest on.
+        if self._under_way[request.authority] > 1 and not isinstance(request.call, WebSearchCall):
+            return FoundCall(call_id, await self._commits.existing(request, call_id), None)
+        read = await self._commits.read(request, call_id)
+        return FoundCall(call_id, read[1].calls.get(call_id), read)
+
+    @contextmanager
+    def _counted(self, request: CallRequest) -> Iterator[None]:
+        """Count a call that is looked up or reserved among those of its authority."""
+        authority = request.authority
+        self._under_way[authority] += 1
+        try:
+            yield
+        finally:
+            self._under_way[authority] -= 1
+            if not self._under_way[authority]:
+                del self._under_way[authority]
 
     def _reservation(self, request: CallRequest, estimate: CallUsage, found: ReservationInput) -> ModelCallRecord:
         now = utc_now()

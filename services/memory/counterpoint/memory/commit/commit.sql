@@ -27,8 +27,8 @@ SELECT body ->> 'state' AS state, label, coalesce(body -> 'budget' ->> 'usd', bo
        AS has_budget
 FROM records WHERE project = $1 AND store = 'tasks' AND id = $2 AND body IS NOT NULL
 
--- name: tasks_of_records
-SELECT r.store, r.id, r.task_id FROM unnest($2::text[], $3::text[]) AS w(store, id)
+-- name: stamps_of_records
+SELECT r.store, r.id, r.task_id, r.label, r.integrity FROM unnest($2::text[], $3::text[]) AS w(store, id)
 CROSS JOIN LATERAL (
     SELECT * FROM current_records WHERE project = $1 AND store = w.store AND id = w.id LIMIT 1) AS r
 

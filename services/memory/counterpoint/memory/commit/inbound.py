@@ -1,5 +1,5 @@
-"""The message that a request works on: its provenance, its task's version, whether that task has ended, whose records
-there are. All of it is read from the record, nothing from the request."""
+"""The message that a request works on: its provenance, its task's version, whether that task has ended, and the
+records that the request changes. All of it is read from the record, nothing from the request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -103,12 +103,23 @@ class InboundMessages:
             if row.store == "tasks":
                 self._ended.pop((prepared.project, row.id), None)
 
-    async def owners(self, project: str, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-        """The tasks of records, deleted ones too, as far as they belong to one."""
+    async def changed_records(
+        self, project: str, owned: Sequence[tuple[str, str]], unread: Sequence[Ref]
+    ) -> tuple[dict[tuple[str, str], str], Provenance]:
+        """The tasks of records that must belong to one, deleted ones too, as far as they do; and the provenance of a
+        commit that replaces `unread` versions."""
+        keys = list({*owned, *((ref.store, ref.id) for ref in unread)})
         if not keys:
-            return {}
+            return {}, Provenance()
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(
-                _SQL["tasks_of_records"], project, [store for store, _ in keys], [each for _, each in keys]
+                _SQL["stamps_of_records"], project, [store for store, _ in keys], [each for _, each in keys]
             )
-        return {(row["store"], row["id"]): row["task_id"] for row in rows if row["task_id"] is not None}
+        tasks, provenance = dict[tuple[str, str], str](), Provenance(refs=frozenset(unread))
+        for row in rows:
+            key = row["store"], row["id"]
+            if key in owned and row["task_id"] is not None:
+                tasks[key] = row["task_id"]
+            if any(key == (ref.store, ref.id) for ref in unread):
+                provenance = provenance.with_(Provenance(row["label"], row["integrity"]))
+        return tasks, provenance

@@ -17,7 +17,7 @@ from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.memory.rpc.authority import Authority, key_of, require_read_set
 from counterpoint.proto.errors import Conflict
-from counterpoint.proto.memory import Commit, CommitReply, CommitRequest
+from counterpoint.proto.memory import Commit, CommitReply, CommitRequest, Ref
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,11 @@ class CommitHandler:
         read = memories.provenance.with_(Provenance(integrity=integrity, refs=frozenset(earlier)))
         if diode.of_gateway(grant) and any(write.expect == 0 for write in commit.writes):
             read = read.with_(self.authority.reads.provenance_of(origin.message_id))
-        memories = replace(memories, provenance=read)
+        unread = _unread(commit, memories) if diode.of_gateway(grant) else ()
+        memories = replace(memories, scores={**memories.scores, **dict.fromkeys(unread)})
         while True:
+            keys = owned(self.policy, grant, commit)
+            owners, replaced = await self.authority.causes.changed_records(origin.project, keys, unread)
             plan = plan_commit(
                 self.policy,
                 grant,
@@ -60,9 +63,9 @@ class CommitHandler:
                 commit,
                 now=datetime.now(UTC),
                 caused_by=cause,
-                memories=memories,
+                memories=replace(memories, provenance=read.with_(replaced)),
                 task_version=version,
-                owners=await self.authority.causes.owners(origin.project, owned(self.policy, grant, commit)),
+                owners=owners,
                 screen=await self.releases.screen(origin.project),
             )
             if resend is not None:
@@ -97,6 +100,13 @@ class CommitHandler:
         finally:
             self.releases.changed(plan)
             self.authority.changed(plan)
+
+
+def _unread(commit: Commit, memories: ReadSet) -> tuple[Ref, ...]:
+    """Return the versions that a commit of the gateway replaces without having read them for it. They count as read:
+    the gateway settles a call by what it remembers of its reservation."""
+    replaced = (Ref(store=each.store, id=each.id, version=each.expect) for each in commit.writes if each.expect > 0)
+    return tuple(ref for ref in replaced if ref not in memories.scores)
 
 
 def _over_tombstone(commit: Commit, conflict: TombstoneConflict) -> Commit:
