@@ -2,12 +2,13 @@
 
 import io
 import json
+import logging
 import sys
 
 import pytest
 import structlog
 
-from counterpoint.bus.logs import configure
+from counterpoint.bus.logs import LibraryHandler, configure
 
 KEY = "AKIA" + "Z7QF3MPLKD2WXYTB"
 PASSWORD = "hV7q2Lx9" + "Zt4wRk8p"
@@ -32,3 +33,26 @@ def test_what_is_secret_in_a_line_is_not_written(monkeypatch: pytest.MonkeyPatch
     assert failed["message_id"] == "01a20276-b2ef-7d2e-be56-8ebfd6363fcc"
     assert "ValueError: https://git.internal" in failed["exception"]
     assert PASSWORD not in failed["exception"]
+
+
+def test_what_a_library_logs_is_one_line_of_the_same_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", lines)
+    library = logging.Logger("asyncpg.pool")
+    library.addHandler(LibraryHandler())
+    try:
+        configure("memory", "info")
+        try:
+            raise ValueError(f"https://robot:{PASSWORD}@git.internal")
+        except ValueError:
+            library.warning("retrying %s", KEY, exc_info=True)
+            library.exception("given up")
+    finally:
+        structlog.contextvars.clear_contextvars()
+    retrying, given_up = map(json.loads, lines.getvalue().splitlines())
+    assert (retrying["event"], retrying["level"], retrying["service"]) == ("library.warning", "warning", "memory")
+    assert (retrying["logger"], retrying["reason"]) == ("asyncpg.pool", "ValueError")
+    assert retrying["text"] == "retrying [redacted:aws_access_key]"
+    assert "exception" not in retrying
+    assert (given_up["event"], given_up["level"]) == ("library.error", "error")
+    assert "ValueError: https://git.internal" in given_up["exception"]

@@ -15,6 +15,7 @@ import httpx
 import nats
 from agents.lineage_data import spec_facets
 from flows.planted_secrets import KEY, Mint, Schema, Secret, leaves, replaced, spelled
+from flows.planting_lessons import lessons, pages
 from flows.planting_senders import chats, hooks, mcp
 
 from counterpoint.local.stack import Stack
@@ -75,10 +76,13 @@ async def plant(stack: Stack) -> Planted:
     ):
         first = {"kind": "question", "description": "How long are orders kept?", "task_id": "x1", "project": PROJECT}
         (await api.post("/v1/tasks", json=first, headers={"Prefer": "wait=30"})).raise_for_status()
+        failed = {**first, "kind": "troubleshoot", "task_id": "x2"}
+        (await api.post("/v1/tasks", json=failed)).raise_for_status()
         await _all(planted, _http(planted, api))
         await _all(planted, _lineage(planted, lineage))
         await _all(planted, hooks(planted, api, PROJECT))
         await _all(planted, chats(planted, api, PROJECT))
+        await lessons(planted, api, PROJECT)
         await mcp(planted, stack.endpoints.http, stack.endpoints.token, PROJECT)
         await _command_line(planted, stack)
     await _intake(planted, stack)
@@ -294,6 +298,7 @@ async def _command_line(planted: Planted, stack: Stack) -> None:
         for command in commands
     ]
     assert [await process.wait() for process in running] == [0, 1, 1, 1]
+    await pages(planted, stack.endpoints, home, PROJECT)
 
 
 async def _intake(planted: Planted, stack: Stack) -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -145,17 +145,38 @@ _COMMANDS = (
 )
 
 
-@contextmanager
-def hooks_file(folder: Path) -> Iterator[None]:
+_RECEIVER = """
+[[receiver]]
+name = "{name}"
+kind = "{name}"
+url = "{url}/{name}"
+private = true
+wait_s = 0
+"""
+RECEIVERS = frozenset({"/webhook", "/slack", "/teams"})
+"""Paths of the receivers of notifications."""
+
+
+def hooks_file(folder: Path) -> AbstractContextManager[None]:
     """The sources of webhooks in the environment of a stack that starts."""
-    file = folder / "hooks.toml"
-    file.write_text(_SOURCES)
+    return _file(folder / "hooks.toml", _SOURCES, "COUNTERPOINT_HOOKS_FILE")
+
+
+def receivers_file(folder: Path, url: str) -> AbstractContextManager[None]:
+    """The receivers of notifications, of three kinds, in the environment of a stack that starts."""
+    rows = (_RECEIVER.format(name=path[1:], url=url) for path in sorted(RECEIVERS))
+    return _file(folder / "receivers.toml", "".join(rows), "COUNTERPOINT_NOTIFY_FILE")
+
+
+@contextmanager
+def _file(file: Path, content: str, variable: str) -> Iterator[None]:
+    file.write_text(content)
     file.chmod(0o600)
-    os.environ["COUNTERPOINT_HOOKS_FILE"] = str(file)
+    os.environ[variable] = str(file)
     try:
         yield
     finally:
-        del os.environ["COUNTERPOINT_HOOKS_FILE"]
+        del os.environ[variable]
 
 
 def hooks(planted: Any, api: httpx.AsyncClient, project: str) -> Iterator[tuple[str, Any]]:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import asyncpg
+import pytest
 import pytest_asyncio
 from flows.conftest import Outsider
 
@@ -67,3 +68,25 @@ async def test_a_memory_that_is_given_no_connection_waits_for_one(
         await record.execute("ALTER ROLE counterpoint_memory CONNECTION LIMIT -1")
     await asked(outsider, project)
     assert stack.endpoints.services["memory"].pid == waiting != killed
+
+
+@pytest.mark.slow
+async def test_a_password_that_was_changed_ends_memory_with_what_to_do_and_the_old_one_brings_it_back(
+    stack: Stack, outsider: Outsider, project: str, record: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    log = stack.data_dir / "logs" / "memory.log"
+    known = len(log.read_bytes())
+    before = stack.endpoints.services["memory"].pid
+    password = load_credentials(stack.data_dir / "secrets.json", NATS_USERS).postgres.memory
+    await record.execute("ALTER ROLE counterpoint_memory PASSWORD 'changed'")
+    try:
+        await record.execute(END)
+        async with asyncio.timeout(120):
+            while b"counterpoint sql roles" not in log.read_bytes()[known:]:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+    finally:
+        await record.execute(f"ALTER ROLE counterpoint_memory PASSWORD '{password}'")
+    await asked(outsider, project)
+    assert stack.endpoints.services["memory"].pid != before
+    assert b"Traceback" not in log.read_bytes()[known:]
+    assert b"InvalidPasswordError" in log.read_bytes()[known:]

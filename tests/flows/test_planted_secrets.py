@@ -1,16 +1,19 @@
-"""A secret in any field, name or header of any door is kept nowhere: in no table, file, stream or log."""
+"""A secret in any field, name or header of any door is kept nowhere: in no table, file, stream or log; no receiver of
+notifications is sent one."""
 
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from agents.hook_receiver import HookReceiver, hook_receiver
 from flows.found_secrets import Needles, Survivors, in_files, in_streams, in_tables, quiet
 from flows.planting import Planted, plant
-from flows.planting_senders import HOOKS, hooks_file
+from flows.planting_senders import HOOKS, RECEIVERS, hooks_file, receivers_file
 
 from counterpoint.local.stack import Stack
 
@@ -21,10 +24,12 @@ CONTROL = "How long are orders kept?"
 
 @dataclass(frozen=True)
 class Searched:
-    """What was planted, and what of it was found in tables, in streams, and in files once nothing ran any more."""
+    """What was planted, and what of it was found in tables, in streams, in messages to receivers, and in files once
+    nothing ran any more."""
 
     planted: Planted
     tables: Survivors
+    messages: Survivors
     streams: Survivors
     files: Survivors
 
@@ -40,9 +45,11 @@ class Searched:
 @pytest_asyncio.fixture(scope="module")
 async def searched() -> AsyncIterator[Searched]:
     """A house of its own, planted, searched while it runs and again when it has stopped."""
-    with tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
+    async with AsyncExitStack() as receivers:
+        folder = receivers.enter_context(tempfile.TemporaryDirectory(prefix="counterpoint-"))
         stack = Stack(Path(folder) / "data", http_port=0, inspect=True)
-        with hooks_file(Path(folder)):
+        receiver = await receivers.enter_async_context(hook_receiver())
+        with hooks_file(Path(folder)), receivers_file(Path(folder), receiver.url):
             await stack.start()
         try:
             planted = await plant(stack)
@@ -51,7 +58,17 @@ async def searched() -> AsyncIterator[Searched]:
             tables, streams = await in_tables(stack, needles), await in_streams(stack, needles)
         finally:
             await stack.stop()
-        yield Searched(planted, tables, streams, in_files(stack.data_dir, needles))
+        messages = in_messages(receiver, needles)
+        yield Searched(planted, tables, messages, streams, in_files(stack.data_dir, needles))
+
+
+def in_messages(receiver: HookReceiver, needles: Needles) -> Survivors:
+    """Find needles in what receivers were sent, by the kind of receiver."""
+    found: Survivors = defaultdict(set)
+    for sent in receiver.received:
+        for needle in needles.within(f"{sent.path}\n{sent.headers}\n".encode() + sent.content):
+            found[needle].add(sent.path)
+    return found
 
 
 def test_two_hundred_secrets_are_planted_and_doors_open(searched: Searched) -> None:
@@ -59,7 +76,7 @@ def test_two_hundred_secrets_are_planted_and_doors_open(searched: Searched) -> N
     statuses = Counter(status // 100 for _, status in searched.planted.statuses)
     assert statuses[2] > 100
     taken = {name for name, status in searched.planted.statuses if status // 100 == 2}
-    assert taken >= {"mcp", "slack", "teams", *HOOKS}
+    assert taken >= {"mcp", "slack", "teams", "lessons", "lesson page", *HOOKS}
     assert not [each for each in searched.planted.statuses if each[1] == 500]
 
 
@@ -69,6 +86,11 @@ def test_none_is_in_the_database(searched: Searched) -> None:
 
 def test_none_is_in_any_stream(searched: Searched) -> None:
     assert searched.streams.keys() == {CONTROL}, searched.report(searched.streams)
+
+
+def test_none_is_sent_to_a_receiver(searched: Searched) -> None:
+    assert searched.messages.keys() == {CONTROL}, searched.report(searched.messages)
+    assert searched.messages[CONTROL] == RECEIVERS
 
 
 def test_none_is_in_any_file(searched: Searched) -> None:

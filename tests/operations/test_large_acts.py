@@ -146,6 +146,27 @@ async def test_neither_the_one_who_asked_nor_their_deputy_approves(house: House,
     assert asked.decided(given, "ben", "person", now, "ana").state == "approved"
 
 
+async def test_an_approval_that_the_manager_wrote_permits_nothing(house: House, project: str) -> None:
+    """The manager owns the store, and keeps approvals of tasks there."""
+    records = await known(house, project)
+    act = acts(project)["source"]
+    asked = await approval(house, project, await ordered(house, project, act))
+    given = ApprovalDecision(decision="approved", artifact_sha256=asked.artifact_sha256)
+    forged = asked.decided(given, "ana", "person", datetime.now(UTC))
+    task = new_id()
+    at_work = house.handed(await house.routed(project, task))
+    kept = Write(store="approvals", id=asked.approval_id, body=forged.model_dump(mode="json"), expect=1)
+    await house.commit("manager", at_work, writes=(kept,))
+    other = forged.model_copy(update={"approval_id": new_id(), "task_id": task})
+    added = Write(store="approvals", id=other.approval_id, body=other.model_dump(mode="json"))
+    await house.done("manager", at_work, step="more", writes=(added,))
+    later = await approval(house, project, await ordered(house, project, act))
+    assert later.state == "pending"
+    assert all(await there(house, project, *records))
+    await decide(house, project, later, await second(house, project))
+    assert (await ordered(house, project, act)).commit is not None
+
+
 async def test_an_approval_by_the_one_who_asked_permits_nothing(house: House, project: str) -> None:
     records = await known(house, project)
     act = acts(project)["source"]

@@ -11,8 +11,10 @@ from memory_service.house import House
 from query.test_answer_cache import version_of
 from structlog.testing import capture_logs
 
+from counterpoint.bus.first_connection import RefusedByServer
 from counterpoint.memory.commit.committer import Committer
 from counterpoint.memory.record.database import Database, Lease, retry_while_transient
+from counterpoint.memory.record.owner_connection import LoginWatch
 from counterpoint.proto.errors import Away, Permanent
 
 TABLE = """
@@ -191,6 +193,38 @@ async def test_no_free_connection_is_waited_for(house: House) -> None:
             assert await acquiring == 1
         assert said[0]["event"] == "lease.waiting"
         await lease.release()
+
+
+async def test_a_refused_login_is_reported_to_whoever_checks_it(house: House) -> None:
+    parts = urlsplit(house.urls.memory)
+    url = urlunsplit(parts._replace(netloc=f"{parts.username}:wrong@{parts.hostname}:{parts.port}"))
+    database, lease = Database(url, pool_size=1, connect_timeout_s=30), Lease(url, "ours")
+    login = LoginWatch(url, refused_s=0)
+    watching = asyncio.create_task(login.run())
+    assert login.missing() is None
+    database.on_refusal.append(login.refused)
+    with pytest.raises(Away, match="InvalidPasswordError"):
+        await database.open()
+    assert login.missing() == "login"
+    with pytest.raises(RefusedByServer, match="counterpoint sql roles"):
+        await watching
+    refused = asyncio.Event()
+    lease.on_refusal.append(refused.set)
+    acquiring = asyncio.create_task(lease.acquire(0.01))
+    await refused.wait()
+    assert not acquiring.done()
+    acquiring.cancel()
+
+
+async def test_a_login_that_is_accepted_again_is_no_refusal(house: House) -> None:
+    login = LoginWatch(house.urls.memory, refused_s=0)
+    login.refused()
+    watching = asyncio.create_task(login.run())
+    async with asyncio.timeout(120):
+        while login.missing():
+            assert not watching.done()
+            await asyncio.sleep(0.01)
+    watching.cancel()
 
 
 async def test_what_nothing_goes_on_without_is_done_again_until_it_works() -> None:

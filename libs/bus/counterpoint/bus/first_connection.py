@@ -56,6 +56,13 @@ async def first_connection(
             await asyncio.sleep(_RETRY_S)
 
 
+def refusal_in(error: BaseException | None) -> RefusedByServer | None:
+    """Return the refusal that an error is or contains, if any."""
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(refusal_in, error.exceptions)), None)
+    return error if isinstance(error, RefusedByServer) else None
+
+
 def end_job(reason: Exception) -> NoReturn:
     """End a job with the reason on standard error: exit code 1 if the server did not answer, else `REFUSED`."""
     print(reason, file=sys.stderr, flush=True)

@@ -29,8 +29,25 @@ class LossyStream:
             self._stream.flush()
 
 
+class LibraryHandler(logging.Handler):
+    """Writes what libraries log as events. A warning has the type of its exception, an error the traceback too."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        error = record.exc_info[1] if record.exc_info else None
+        is_error = record.levelno >= logging.ERROR
+        structlog.get_logger().log(
+            record.levelno,
+            "library.error" if is_error else "library.warning",
+            logger=record.name,
+            text=record.getMessage(),
+            **({} if error is None else {"exc_info": error} if is_error else {"reason": type(error).__name__}),
+        )
+
+
 def configure(service: str, level: str) -> None:
-    """Configure logging for the process; call once, in `main`."""
+    """Configure logging for the process, of libraries from warnings on; call once, in `main`."""
+    logging.basicConfig(handlers=(LibraryHandler(),), level=logging.WARNING)
     readable = sys.stderr.isatty()
     structlog.configure(
         processors=[

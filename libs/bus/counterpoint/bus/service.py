@@ -17,6 +17,7 @@ from nats.aio.msg import Msg
 from counterpoint.bus.connection import Connection
 from counterpoint.bus.delivery import Drop, LeaveUnacknowledged, MoveToDeadLetters, Retry
 from counterpoint.bus.fair_limiter import FairLimiter
+from counterpoint.bus.first_connection import refusal_in
 from counterpoint.bus.health import health_app, http_server, serve
 from counterpoint.bus.heartbeat import Heartbeat
 from counterpoint.bus.logs import configure
@@ -125,7 +126,8 @@ class Service:
         self._capacity.set()
 
     async def live(self) -> None:
-        """Connect, consume and serve health until `stop`. Raises what any task of it raises."""
+        """Connect, consume and serve health until `stop`. Raises what any task of it raises, a `RefusedByServer` by
+        itself."""
         application = health_app(self.unready_reasons, self.settings.masked())
         health, _ = http_server(application, self.settings.health_host, self.settings.health_port)
         stopping = asyncio.create_task(self._stopping.wait(), name="stop")
@@ -137,6 +139,8 @@ class Service:
             await asyncio.wait([stopping, *parts], return_when=asyncio.FIRST_COMPLETED)
             for part in parts:
                 if part.done():
+                    if refusal := refusal_in(part.exception()):
+                        raise refusal from None
                     log.critical("service.failed", part=part.get_name(), exc_info=part.exception())
                     part.result()
         finally:

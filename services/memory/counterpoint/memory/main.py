@@ -48,7 +48,7 @@ from counterpoint.memory.provenance.read_sets import OriginCache
 from counterpoint.memory.query.epochs import Epochs
 from counterpoint.memory.record.database import PLANNED_ONCE, Database, Lease, retry_while_transient
 from counterpoint.memory.record.disk import DiskSpace
-from counterpoint.memory.record.owner_connection import check_login
+from counterpoint.memory.record.owner_connection import LoginWatch, check_login
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.record.release import check_release
 from counterpoint.memory.rpc.health import consumers_of
@@ -119,6 +119,10 @@ class MemoryProcess:
         self._database = Database(url, pool_size=settings.postgres_pool, connect_timeout_s=timeout_s)
         self._record = Database(url, pool_size=_RECORD_POOL, connect_timeout_s=timeout_s, settings=PLANNED_ONCE)
         self._lease = Lease(url, f"{os.uname().nodename}:{os.getpid()}")
+        login = LoginWatch(url)
+        for part in (self._database, self._record, self._lease):
+            part.on_refusal.append(login.refused)
+        self.service.add_task(login.run, login.missing)
         ring = Keyring(settings.signing_keys)
         keys = SigningKeys(tuple(settings.signing_keys), ring, Tokens(self._rules, ring, settings.provider_clearance))
         core = self._core(keys)

@@ -4,6 +4,7 @@ import hashlib
 from typing import Any, get_args
 
 import structlog
+from cachetools import LRUCache
 from pydantic import ValidationError
 
 from counterpoint.memory.record.database import Database
@@ -17,6 +18,8 @@ from counterpoint.proto.principals import Principal, Role
 log = structlog.get_logger()
 
 ADMINISTRATOR = "administrator"
+_CACHED = 10_000
+"""Maximum number of cached principals, and of cached lists of delegations."""
 _NEEDED = "a principal that is known, and neither revoked nor expired"
 
 _BY_NAME = "SELECT body FROM records WHERE store = 'principals' AND body ->> 'name' = $1 AND body IS NOT NULL"
@@ -36,8 +39,8 @@ class Principals:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._cached: dict[str, Principal] = {}
-        self._delegated: dict[tuple[str, str], tuple[Delegation, ...]] = {}
+        self._cached: LRUCache[str, Principal] = LRUCache(_CACHED)
+        self._delegated: LRUCache[tuple[str, str], tuple[Delegation, ...]] = LRUCache(_CACHED)
         self._changes = 0
 
     async def of(self, name: str | None) -> Principal | None:

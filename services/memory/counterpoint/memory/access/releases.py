@@ -1,11 +1,15 @@
 """Releases: the fingerprints of values that a person has let pass, by project."""
 
+from cachetools import LRUCache
+
 from counterpoint.guard.fingerprints import Fingerprints
 from counterpoint.memory.access.screening import Screen
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan
 
 STORE = "releases"
+_PROJECTS = 10_000
+"""Maximum number of cached projects."""
 _OF_PROJECT = (
     "SELECT body ->> 'fingerprint' AS it FROM records WHERE project = $1 AND store = 'releases' AND body IS NOT NULL"
 )
@@ -17,7 +21,7 @@ class Releases:
     def __init__(self, database: Database, fingerprints: Fingerprints) -> None:
         self._database = database
         self._fingerprints = fingerprints
-        self._cached: dict[str, Screen] = {}
+        self._cached: LRUCache[str, Screen] = LRUCache(_PROJECTS)
         self._changes = 0
 
     async def screen(self, project: str) -> Screen:

@@ -1,9 +1,13 @@
 """Revocations: the tokens that are invalid before their expiry, by project."""
 
+from cachetools import LRUCache
+
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan
 
 STORE = "revocations"
+_PROJECTS = 10_000
+"""Maximum number of cached projects."""
 _OF_PROJECT = "SELECT id FROM records WHERE project = $1 AND store = 'revocations' AND body IS NOT NULL"
 
 
@@ -12,7 +16,7 @@ class Revocations:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._cached: dict[str, frozenset[str]] = {}
+        self._cached: LRUCache[str, frozenset[str]] = LRUCache(_PROJECTS)
         self._changes = 0
 
     async def of(self, project: str) -> frozenset[str]:

@@ -72,6 +72,8 @@ class LargeActs:
         self._database = database
         self._policy = policy
         self._committer = committer
+        # Memory asks, and the router commits what a person decided. The manager keeps approvals of tasks beside them.
+        self._authors = [agent for service in ("memory", "router") for agent in policy.services[service].agents]
 
     async def permit(self, origin: Origin, act: PlannedAct) -> tuple[Write, ...]:
         """Return the writes that use up the approval of an act, none for a small one.
@@ -99,12 +101,12 @@ class LargeActs:
     async def approvals(self, project: str) -> frozenset[tuple[str, str]]:
         """Return the store and id of every approval of a large act: they are kept, as the records of the acts are."""
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_SQL["approvals_of_acts"], project)
+            rows = await connection.fetch(_SQL["approvals_of_acts"], project, self._authors)
         return frozenset((STORE, row["id"]) for row in rows)
 
     async def _latest(self, project: str, key: str) -> tuple[Approval, int] | None:
         async with self._database.reading(project) as connection:
-            row = await connection.fetchrow(_SQL["latest_approval_of_act"], project, key)
+            row = await connection.fetchrow(_SQL["latest_approval_of_act"], project, key, self._authors)
         return (Approval.model_validate(row["body"]), row["version"]) if row is not None else None
 
     def _approval(self, origin: Origin, act: PlannedAct, key: str, now: datetime) -> Approval:

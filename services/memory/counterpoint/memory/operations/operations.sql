@@ -10,10 +10,10 @@ WHERE project = $1 AND store = 'quarantines' AND id = $2 AND body IS NOT NULL
 
 -- name: latest_approval_of_act
 SELECT version, body FROM records
-WHERE project = $1 AND store = 'approvals' AND body ->> 'act' = $2 ORDER BY seq DESC LIMIT 1
+WHERE project = $1 AND store = 'approvals' AND body ->> 'act' = $2 AND author = ANY($3) ORDER BY seq DESC LIMIT 1
 
 -- name: approvals_of_acts
-SELECT id FROM records WHERE project = $1 AND store = 'approvals' AND body ->> 'act' IS NOT NULL
+SELECT id FROM records WHERE project = $1 AND store = 'approvals' AND body ->> 'act' IS NOT NULL AND author = ANY($2)
 
 -- name: current_versions
 SELECT found.* FROM unnest($2::text[], $3::text[]) AS given (store, id)

@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 log = structlog.get_logger()
 
+_REFUSALS = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 AWAY = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
@@ -35,8 +36,9 @@ AWAY = (
     asyncpg.InsufficientResourcesError,
     OSError,
     TimeoutError,
+    *_REFUSALS,
 )
-"""Errors of asyncpg when the server is away or stopping, or has no connection left.
+"""Errors of asyncpg when the server is away or stopping, has no connection left, or refuses a new one.
 
 A connection that the server has ended while it was idle fails with an internal error as long as its socket is open; a
 pool does not use it again.
@@ -55,6 +57,12 @@ _LEASE_KEY = 0x636F756E746572
 _SQL = load_statements(__package__)
 
 
+def is_refusal(error: BaseException) -> bool:
+    """Whether the server refuses the login or has no such database. A pooler refuses by the code of a broken
+    protocol."""
+    return isinstance(error, _REFUSALS) or "authentication failed" in str(error)
+
+
 async def retry_while_transient(work: Callable[[], Awaitable[T]]) -> T:
     """Return the result of `work`, repeated as long as it raises `Transient`; for steps that nothing can continue
     without."""
@@ -71,7 +79,8 @@ async def _keep_session(connection: "Connection") -> None:
 
 
 class Database:
-    """A pool of connections under memory's login, which owns no table."""
+    """A pool of connections under memory's login, which owns no table. `on_refusal` is called when the server refuses
+    a new one."""
 
     def __init__(
         self, url: str, *, pool_size: int, connect_timeout_s: float, settings: Mapping[str, str] | None = None
@@ -80,6 +89,7 @@ class Database:
         self._pool_size = pool_size
         self._connect_timeout_s = connect_timeout_s
         self._settings = {"jit": "off", "search_path": functions.SEARCH_PATH, **(settings or {})}
+        self.on_refusal: list[Callable[[], None]] = []
         self._pool: Pool | None = None
         self._project_of: dict[int, str] = {}
 
@@ -88,7 +98,7 @@ class Database:
         try:
             await self._connect()
         except AWAY as error:
-            raise Away(f"the database is unavailable: {type(error).__name__}") from error
+            raise self._away(error) from error
 
     async def _connect(self) -> None:
         self._pool = await asyncpg.create_pool(
@@ -126,7 +136,13 @@ class Database:
         except asyncpg.DataError:
             raise
         except AWAY as error:
-            raise Away(f"the database is unavailable: {type(error).__name__}") from error
+            raise self._away(error) from error
+
+    def _away(self, error: Exception) -> Away:
+        if is_refusal(error):
+            for refused in self.on_refusal:
+                refused()
+        return Away(f"the database is unavailable: {type(error).__name__}")
 
     async def projects(self) -> list[str]:
         """Return the names of all projects, sorted. Raises `Away`."""
@@ -170,9 +186,11 @@ class Database:
 
 
 class Lease:
-    """Lease of the one active memory process: a lock that ends with its connection, and an epoch that commits check."""
+    """Lease of the one active memory process: a lock that ends with its connection, and an epoch that commits check.
+    `on_refusal` is called when the server refuses a new connection."""
 
     def __init__(self, url: str, holder: str) -> None:
+        self.on_refusal: list[Callable[[], None]] = []
         self._url = url
         self._holder = holder
         self._connection: Connection | None = None
@@ -202,6 +220,9 @@ class Lease:
                     return self.epoch
             except AWAY as error:
                 log.warning("lease.waiting", reason=type(error).__name__)
+                if is_refusal(error):
+                    for refused in self.on_refusal:
+                        refused()
             await asyncio.sleep(retry_s)
 
     async def watch(self) -> None:
