@@ -443,6 +443,10 @@ class TestLikeness:
             ("SealedError: ABC-20417: segment is sealed", "SealedError: ABC-20418: segment is sealed"),
             ("write failed (SQLSTATE 23505)", "write failed (SQLSTATE 40001)"),
             ("{'code': 403, 'message': 'refused'}", "{'code': 409, 'message': 'refused'}"),
+            (
+                "Failed to pull image: rpc error: code = NotFound desc = failed to resolve reference: not found",
+                "Failed to pull image: rpc error: code = Unauthenticated desc = failed to authorize: 401 Unauthorized",
+            ),
         ],
     )
     @pytest.mark.parametrize("more", [{}, {"job": JOB}])

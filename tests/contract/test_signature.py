@@ -269,3 +269,18 @@ def test_any_text_has_a_signature_that_can_be_stored(text: str) -> None:
 )
 def test_no_text_takes_long(unit: str) -> None:
     assert growth(lambda size: signature(unit * (size // len(unit))), MESSAGE_LIMIT_CHARS) < LIMIT
+
+
+@pytest.mark.parametrize(
+    ("error", "codes"),
+    [
+        ("rpc error: code = DeadlineExceeded desc = context deadline exceeded", ("grpc deadlineexceeded",)),
+        ("<_InactiveRpcError: status = StatusCode.DEADLINE_EXCEEDED>", ("grpc deadlineexceeded",)),
+        ("rpc error: code = Unknown desc = failed to resolve reference", ()),
+        ("StatusCode.INTERNAL: stream was reset", ()),
+    ],
+)
+def test_the_status_of_a_remote_call_is_a_code_unless_servers_give_it_to_the_errors_of_others(
+    error: str, codes: tuple[str, ...]
+) -> None:
+    assert signature(error).codes == codes

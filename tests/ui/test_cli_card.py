@@ -186,6 +186,16 @@ def test_the_fix_that_is_proposed_is_named_and_of_an_unlike_failure_the_act_alon
     assert "condition then" not in flat(shown(recognised(0.2, constraints=["Drain it."])))
 
 
+def test_a_fix_that_is_offered_although_its_failure_is_recognised_is_not_stated_as_a_fact() -> None:
+    task = recognised(0.9, id="claimed")
+    task["findings"]["likelihood"] = 0.6
+    cited = {"store": "attempts", "id": "claimed", "version": 1, "source_path": "attempts/claimed#tried", "start": 0}
+    task["findings"]["citations"] = [cited | {"end": 13, "quote": "Open port 53."}]
+    lines = flat(shown(task))
+    assert "not confirmed by a trusted person: “Open port 53.”, succeeded (reported)" in lines
+    assert "fixed by" not in lines
+
+
 def test_a_quoted_section_that_is_likely_is_not_called_no_source() -> None:
     low = {"score": 0.35, "band": "low"} | {
         "terms": {"rag_similarity": 0.4, "rag_hits": 0, "provider_exists": "not applicable", "similar_dag": False}

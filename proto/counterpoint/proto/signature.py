@@ -117,6 +117,8 @@ def _codes(message: str) -> tuple[str, ...]:
     found += [f"sqlstate {match[2].casefold()}" for rule in _SQLSTATE_RULES for match in rule.finditer(text)]
     found += [match[2].casefold() for match in _PRODUCT_CODE_RULE.finditer(text)]
     found += [name for match in _ERRNO_NAME.finditer(text) if (name := match[0].casefold()) not in _CAPITALS]
+    statuses = ((match[1] or match[2]).replace("_", "").casefold() for match in _GRPC_STATUS.finditer(text))
+    found += [f"grpc {status}" for status in statuses if status not in _GRPC_WRAPPERS]
     return tuple(dict.fromkeys(found))
 
 
@@ -210,6 +212,9 @@ _SQLSTATE_RULES = (re.compile(_SQLSTATE, re.I), re.compile(_BRACKETED_SQLSTATE))
 _PRODUCT_CODE_RULE = re.compile(_PRODUCT_CODE)
 _CODE_KIND = re.compile(r"[^a-zü/]+")
 _ERRNO_NAME = re.compile(r"\bE(?:[A-Z]{3,}(?:_[A-Z]+)*)\b")
+_GRPC_STATUS = re.compile(r"\brpc error: code = ([A-Z][A-Za-z]+)\b|\bStatusCode\.([A-Z]+(?:_[A-Z]+)*)\b")
+_GRPC_WRAPPERS = frozenset({"ok", "unknown", "internal"})
+"""Statuses that servers give to the errors of others, so that one failure may have them and another one."""
 _CAPITALS = frozenset(
     re.findall(
         r"\w+",

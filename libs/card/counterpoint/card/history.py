@@ -62,7 +62,7 @@ def _seen(task: Task, verbose: bool) -> Iterator[str]:
         fix = _fix(task)
         nearest = fix or before[0]
         yield _headline(before, nearest, verbose)
-        yield from _fixed(fix, _flat(task.result or task.proposal or "")) if fix else ["no attempt has helped yet"]
+        yield from _fixed(task, fix) if fix else ["no attempt has helped yet"]
         if nearest.because:
             reasons = nearest.because if verbose else tuple(map(_without_numbers, nearest.because))
             yield f"{_because(nearest)}: {'; '.join(reasons)}"
@@ -80,9 +80,12 @@ def _headline(before: Sequence[SimilarAttempt], nearest: SimilarAttempt, verbose
     return f"{likelihood_words(nearest.likelihood)}{number}: {summary}"
 
 
-def _fixed(fix: SimilarAttempt, proposed: str) -> Iterator[str]:
+def _fixed(task: Task, fix: SimilarAttempt) -> Iterator[str]:
     """Yield the fix in one line, and its reason and constraints if the proposal does not contain them."""
+    proposed = _flat(task.result or task.proposal or "")
     led = "the fix then was" if _unsure(fix) else "fixed by"
+    if led == "fixed by" and is_offer(task) and fix.id in _cited(task):
+        led = "not confirmed by a trusted person:"
     if fix.evidence == "observed":
         led = "the job worked again after"
     yield f"{led} “{_line(fix.summary or fix.tried, _FIX_CHARS)}”, {_how(fix)}, {fix.when.date()}, {fix.by}"
@@ -126,8 +129,13 @@ def _before(task: Task) -> list[SimilarAttempt]:
 def _fix(task: Task) -> SimilarAttempt | None:
     """Return the first attempt that helped, preferably the proposed one, then one that a person confirmed."""
     helped = [one for one in _before(task) if one.outcome == "succeeded"]
-    proposed = {each.id for each in task.findings.citations if each.store == "attempts"} if task.findings else set()
-    return min(helped, key=lambda one: (one.id not in proposed, _unsure(one), one.evidence != "reported"), default=None)
+    cited = _cited(task)
+    return min(helped, key=lambda one: (one.id not in cited, _unsure(one), one.evidence != "reported"), default=None)
+
+
+def _cited(task: Task) -> set[str]:
+    """Return the ids of the attempts that the proposal cites."""
+    return {each.id for each in task.findings.citations if each.store == "attempts"} if task.findings else set()
 
 
 def _outcomes(attempts: Sequence[SimilarAttempt]) -> str:
