@@ -10,6 +10,7 @@ from agents.developer_memory import START, Shelf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from counterpoint.developer.evidence.alignment import align, word_weight
 from counterpoint.developer.evidence.attempts import (
     LIKENESS_MIN,
     AttemptResults,
@@ -51,6 +52,7 @@ from counterpoint.proto.signature import Signature, signature
 from counterpoint.proto.tasks import JobRef, SubmitTask, TaskDelegated, TaskWorked
 
 TOPIC = load_calibration().topic
+WORDS_OF_ERRORS = ("open", "archive", "route", "quota", "owner", "exceed")
 HERE, DIGEST = "task-9", "feedfeedfeedfeed"
 JOB = JobRef(namespace="shop", name="export")
 QUERY = "the nightly export stops with disk full"
@@ -692,6 +694,48 @@ def test_what_an_earlier_error_named_and_a_cause_ruled_out_count_against() -> No
     assert likeness_model().probability(conceded) < likeness_model().probability(plain)
     assert "against: this report rules a cause out" in reasons(conceded, Circumstances())
     assert "against: this report rules a cause out" not in reasons(plain, Circumstances())
+
+
+@pytest.mark.parametrize(
+    ("error", "replaced", "contains"),
+    [
+        ("Cannot open archive: no route", False, False),
+        ("Export failed in step seven: cannot open archive: no route (gave up)", False, True),
+        ("cannot open archive", False, False),
+        ("cannot open archive: owner", True, False),
+        ("disk quota exceeded", True, False),
+        (None, False, False),
+    ],
+)
+def test_a_message_that_contains_the_earlier_one_counts_for_and_other_words_in_its_place_against(
+    error: str | None, replaced: bool, contains: bool
+) -> None:
+    earlier = failure_of_attempt(
+        Attempt.model_validate(
+            {**tried("Mount it.", digest="x").body, "error_message": "cannot open archive: no route"}
+        )
+    )
+    task = SubmitTask(kind="troubleshoot", description=QUERY, error_message=error)
+    pair = resemblance(earlier, failure_of_task(task), {}, {})
+    assert (pair.replaced > 0, bool(pair.contains)) == (replaced, contains)
+    alike = dataclasses.replace(pair, replaced=0.0, added=0.0, contains=0.0)
+    more, less = likeness_model().probability(pair), likeness_model().probability(alike)
+    assert (more > less, more < less) == (contains, replaced)
+    said = reasons(pair, Circumstances())
+    assert ("contains the earlier error message" in said) == contains
+    assert any("in other words" in reason for reason in said) == (0.4 <= pair.replaced < 1)
+
+
+@given(st.lists(st.sampled_from(WORDS_OF_ERRORS), max_size=8), st.lists(st.sampled_from(WORDS_OF_ERRORS), max_size=8))
+def test_each_word_of_two_messages_is_kept_replaced_added_or_dropped_once(earlier: list[str], now: list[str]) -> None:
+    found = align(tuple(earlier), tuple(now))
+    if earlier and now:
+        assert found.kept + found.replaced + found.dropped == pytest.approx(sum(map(word_weight, earlier)))
+        assert found.kept + found.replaced + found.added == pytest.approx(sum(map(word_weight, now)))
+    assert 0 <= found.replaced_share <= 1
+    assert found.contains <= (found.added > 0)
+    if earlier == now:
+        assert (found.replaced, found.added, found.dropped) == (0, 0, 0)
 
 
 @given(

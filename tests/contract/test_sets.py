@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[2]
 TRIAGE = ROOT / "examples" / "triage"
 RECOGNITION = ROOT / "examples" / "recognition"
 TRAINING = ROOT / "examples" / "recognition-training"
+MORE = ROOT / "examples" / "recognition-more"
 REPORT = {"id", "pair", "role", "system", "title", "description", "error_message", "failed_attempts", "fix", "source"}
 
 
@@ -87,6 +88,21 @@ def test_what_is_learned_from_has_the_layout_too_and_none_of_what_it_is_tried_on
         assert bool(report["fix"]) == (role == "first"), report["id"]
     held_back = {report["error_message"] for report in _cases(RECOGNITION)} - {""}
     assert not held_back & {report["error_message"] for report in reports}
+
+
+def test_further_recognition_reports_have_the_layout_too() -> None:
+    reports = _cases(MORE)
+    assert len({report["id"] for report in reports}) == len(reports)
+    assert Counter(report["role"].partition(":")[0] for report in reports) == _counts(MORE, "## Roles")
+    hard = Counter(report["difficulty"] for report in reports if report["role"] == "second")
+    assert hard == _counts(MORE, "## Difficulties")
+    firsts = {report["id"] for report in reports if report["role"] == "first"}
+    for report in reports:
+        assert REPORT <= report.keys() <= REPORT | {"difficulty", "why_different"}, report["id"]
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+#\d+|retold from common knowledge", report["source"]), report["id"]
+        role, _, target = report["role"].partition(":")
+        assert role != "near_miss_of" or (target in firsts and report["why_different"]), report["id"]
+        assert role != "first" or report["fix"], report["id"]
 
 
 def test_every_recognition_pair_has_one_fix_and_one_or_two_seconds() -> None:

@@ -19,10 +19,12 @@ from counterpoint.developer.evidence.likeness import AGAINST, FEATURES, Likeness
 Array = npt.NDArray[np.float64]
 
 ORDERED_BY = ("coverage", "cosine", "system", "lexical", "error_lexical")
-JUDGED_BY = ("lexical", "error_lexical", "no_error", "error_missing", "ruled_out")
+JUDGED_BY = (
+    "lexical", "error_lexical", "no_error", "error_missing", "ruled_out", "replaced", "added", "contains",
+)  # fmt: skip
 """Features that separate the same fault from a near miss in every set. Meaning and system mislead in some."""
 FOLDS = 10
-RIDGE_ORDER, RIDGE_PROBABILITY = 1.0, 30.0
+RIDGE_ORDER, RIDGE_PROBABILITY = 1.0, 80.0
 _ROUNDS = 60
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import log1p
 
 from counterpoint.client import readable
+from counterpoint.developer.evidence.alignment import align
 from counterpoint.developer.evidence.failure import Failure, failure_of_attempt
 from counterpoint.developer.evidence.likeness import (
     RECOGNISED,
@@ -273,6 +274,7 @@ def resemblance(
     earlier: Failure, current: Failure, by_report: Mapping[str, float], by_error: Mapping[str, float]
 ) -> Resemblance:
     """Return the features of a pair of failures, from the scores of the two searches."""
+    message = align(earlier.content, current.content)
     return Resemblance(
         coverage=by_report.get("coverage", 0.0),
         lexical=_log_bm25(by_report),
@@ -285,6 +287,9 @@ def resemblance(
         no_error=float(current.error is None),
         error_missing=missing_weight(earlier.error_words, current.error_words) if current.error is not None else 0.0,
         ruled_out=float(current.rules_out),
+        replaced=message.replaced_share,
+        added=message.added_weight,
+        contains=float(message.contains),
     )
 
 

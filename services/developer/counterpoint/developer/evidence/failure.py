@@ -7,7 +7,7 @@ from functools import cached_property
 
 from counterpoint.developer.evidence.likeness import rules_out, words_of_error
 from counterpoint.developer.language.codes import is_telling
-from counterpoint.developer.language.words import content_words
+from counterpoint.developer.language.words import content_sequence, content_words
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.signature import Signature, headline, parameters, signature
 from counterpoint.proto.tasks import JobRef, SubmitTask
@@ -94,6 +94,15 @@ class Failure:
     def _message_words(self) -> list[str]:
         """The words of the error template without quoted and replaced values."""
         return _MESSAGE_WORD.findall(_VALUE.sub(" ", self.signature.text.lower())) if self.signature else []
+
+    @cached_property
+    def content(self) -> tuple[str, ...]:
+        """The content words of the error template in their order, as stems."""
+        return (
+            tuple(word for word in content_sequence(self.signature.text) if word not in _FAILING)
+            if self.signature
+            else ()
+        )
 
     @cached_property
     def _codes_by_kind(self) -> dict[str, set[str]]:

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from counterpoint.developer.evidence.alignment import word_weight
 from counterpoint.proto.messages import Shape
 
 RECOGNISED = 0.7
@@ -37,6 +38,8 @@ of 23 such reports of three sets have the same cause)."""
 CONFIRMED, REFUTED = 0.95, 0.0
 """Likeness of failures that a person declared the same, or different."""
 LIKELY = 0.4
+REPLACED = 0.4
+"""Minimum share of replaced words that is a reason against."""
 
 _WORD = re.compile(r"[a-z_][a-z0-9_]+|\d{3,}")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -51,8 +54,9 @@ class Resemblance:
     the earlier attempt with the report; `error_*` compare it with the error. `error_shared`: share of the earlier
     error's words in this error. `system`: same system or job. `no_error`: this failure has no error message.
 
-    Two features lower the likeness: `error_missing`, ln(1 + weight) of the earlier error's words that this error lacks,
-    and `ruled_out`: this report rules out a usual cause ("although the header is set").
+    Three features lower the likeness: `error_missing`, ln(1 + weight) of the earlier error's words that this error
+    lacks, `ruled_out`: this report rules out a usual cause ("although the header is set"), and `replaced`: the share of
+    the earlier message in whose place this one has other words. `added` and `contains` are of its `Alignment` too.
     """
 
     coverage: float = 0.0
@@ -66,10 +70,13 @@ class Resemblance:
     no_error: float = 0.0
     error_missing: float = 0.0
     ruled_out: float = 0.0
+    replaced: float = 0.0
+    added: float = 0.0
+    contains: float = 0.0
 
 
 FEATURES = tuple(field.name for field in fields(Resemblance))
-AGAINST = frozenset({"error_missing", "ruled_out"})
+AGAINST = frozenset({"error_missing", "ruled_out", "replaced"})
 """Features with a negative weight; all others but `no_error` have a positive one."""
 
 
@@ -167,12 +174,16 @@ def reasons(pair: Resemblance, circumstances: Circumstances) -> tuple[str, ...]:
         texts.append("against: the message ends in other words")
     if not circumstances.template and pair.error_coverage >= LIKELY:
         texts.append(f"shares {pair.error_coverage:.0%} of the error's rare words")
+    if pair.contains and not circumstances.template:
+        texts.append("contains the earlier error message")
     if pair.coverage >= LIKELY:
         texts.append(f"shares {pair.coverage:.0%} of the report's rare words")
     if pair.cosine >= LIKELY or pair.error_cosine >= LIKELY:
         texts.append(f"similar in meaning ({max(pair.cosine, pair.error_cosine):.2f})")
     if not texts:
         texts.append("few words in common, and not similar in meaning")
+    if REPLACED <= pair.replaced < 1 and not circumstances.other_ending:
+        texts.append(f"against: {pair.replaced:.0%} of the message is in other words")
     if pair.ruled_out:
         texts.append("against: this report rules a cause out")
     return tuple(texts)
@@ -185,13 +196,13 @@ def words_of_error(error: str | None) -> frozenset[str]:
 
 def shared_share(earlier: frozenset[str], current: frozenset[str]) -> float:
     """Return the share in [0, 1] of an earlier error's words that this one has; longer words weigh more."""
-    total = sum(map(_word_weight, earlier))
-    return sum(_word_weight(word) for word in earlier & current) / total if total else 0.0
+    total = sum(map(word_weight, earlier))
+    return sum(word_weight(word) for word in earlier & current) / total if total else 0.0
 
 
 def missing_weight(earlier: frozenset[str], current: frozenset[str]) -> float:
     """Return ln(1 + weight) of the words of an earlier error that this one lacks."""
-    return math.log1p(sum(_word_weight(word) for word in earlier - current))
+    return math.log1p(sum(word_weight(word) for word in earlier - current))
 
 
 def rules_out(report: str) -> bool:
@@ -201,7 +212,3 @@ def rules_out(report: str) -> bool:
 
 def _weighted_sum(weights: Mapping[str, float], pair: Resemblance) -> float:
     return sum(weight * float(getattr(pair, name)) for name, weight in weights.items())
-
-
-def _word_weight(word: str) -> float:
-    return math.log(1 + len(word))

@@ -33,8 +33,13 @@ def content_words(text: str) -> frozenset[str]:
     Identifiers are split (`fetch_orders`, `fetchOrders`); addresses, dates, times, versions and single digits are left
     out.
     """
+    return frozenset(content_sequence(text))
+
+
+def content_sequence(text: str) -> tuple[str, ...]:
+    """Return the stems of the content words of a text in their order, with repetitions."""
     lowered = _HUMP.sub(" ", _COMPOUND.sub(" ", text)).lower()
-    return frozenset(_stem(word) for word in _WORD.findall(lowered) if word not in _STOP and len(word) > 1)
+    return tuple(_stem(word) for word in _WORD.findall(lowered) if word not in _STOP and len(word) > 1)
 
 
 def weights(words: Iterable[str], candidates: Iterable[Set[str]]) -> dict[str, float]:
