@@ -14,6 +14,7 @@ from counterpoint.memory.access.revocations import Revocations
 from counterpoint.memory.commit import planner
 from counterpoint.memory.commit.inbound import InboundMessages
 from counterpoint.memory.provenance.read_sets import ReadSets
+from counterpoint.memory.record.stamps import Provenance
 from counterpoint.memory.rpc.authority import Authority
 
 SEED, STEPS = 2, 600
@@ -39,8 +40,8 @@ async def never(*_: Any) -> bool:
     return False
 
 
-async def nobodys(*_: Any) -> dict[tuple[str, str], str]:
-    return {}
+async def nobodys(*_: Any) -> tuple[dict[tuple[str, str], str], Provenance]:
+    return {}, Provenance()
 
 
 async def none(*_: Any) -> frozenset[str]:
@@ -60,7 +61,7 @@ async def whoever_is_named(self: Authority, origin: Any) -> Any:
 SO_FAR: Callable[..., Any] = ReadSets.so_far
 MENDS: dict[str, tuple[Any, str, Any]] = {
     "a capability ingests for whom it names": (Authority, "asker", whoever_is_named),
-    "other tasks' records are changed": (InboundMessages, "owners", nobodys),
+    "other tasks' records are changed": (InboundMessages, "changed_records", nobodys),
     "bodies are not validated": (planner, "body_problems", lambda *_: ()),
     "every name is an id": (planner, "_RECORD_ID", planner.re.compile(r"[\s\S]+")),
     "a capability outlives its task": (InboundMessages, "has_ended", never),
