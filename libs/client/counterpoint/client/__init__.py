@@ -2,7 +2,7 @@
 
 from counterpoint.client.gateway import Embedded, Gateway, Generated, WebResult, WebResults
 from counterpoint.client.memory import Memory, Transport
-from counterpoint.client.readable import StoredRecord, readable, record, records
+from counterpoint.client.readable import RecordVersion, readable, record, records
 from counterpoint.client.retry import retry_on_conflict
 from counterpoint.client.steps import act, decide, delete, put, send
 
@@ -11,7 +11,7 @@ __all__ = [
     "Gateway",
     "Generated",
     "Memory",
-    "StoredRecord",
+    "RecordVersion",
     "Transport",
     "WebResult",
     "WebResults",

@@ -24,7 +24,7 @@ UNREADABLE = Counter(
 Record = TypeVar("Record", bound=Shape)
 
 
-class StoredRecord(Protocol):
+class RecordVersion(Protocol):
     """A version of a record: an item as it was read, or what its writer remembers."""
 
     @property
@@ -40,7 +40,7 @@ class StoredRecord(Protocol):
     def body(self) -> dict[str, Any]: ...
 
 
-def record(item: StoredRecord, shape: type[Record]) -> Record:
+def record(item: RecordVersion, shape: type[Record]) -> Record:
     """Return a record's body as a shape, with its version if the shape has one. Raises `Permanent` `unreadable`."""
     try:
         return shape.model_validate(with_version(shape, item.body, item.version))

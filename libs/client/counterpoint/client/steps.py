@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from counterpoint.client.memory import Memory
-from counterpoint.client.readable import StoredRecord
+from counterpoint.client.readable import RecordVersion
 from counterpoint.proto.decisions import Confidence, DecisionMade, Source
 from counterpoint.proto.line import Action, ActionKind
 from counterpoint.proto.memory import Item, Outgoing, Write
 from counterpoint.proto.messages import Message, Shape
 
 
-def put(store: str, record_id: str, body: Shape, existing: StoredRecord | None = None) -> Write:
+def put(store: str, record_id: str, body: Shape, existing: RecordVersion | None = None) -> Write:
     """Return the write of a new record, or of the next version of an `existing` one."""
     dumped = body.model_dump(mode="json", exclude_none=True)
     expect = existing.version if existing else 0

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
-from counterpoint.client import Memory, StoredRecord, put, record
+from counterpoint.client import Memory, RecordVersion, put, record
 from counterpoint.guard.capabilities import Grant
 from counterpoint.manager.gateway.call_request import CallRequest
 from counterpoint.manager.gateway.ledger import CallState, CallUsage, ModelCallRecord, SoftLimitReached, SpendRecord
@@ -191,7 +191,7 @@ class LedgerCommits:
             return await self._commit_settlements(memory, group, await _items(memory, *keys))
 
     async def _commit_settlements(
-        self, memory: Memory, group: Sequence[PendingSettlement], items: Mapping[RecordKey, StoredRecord]
+        self, memory: Memory, group: Sequence[PendingSettlement], items: Mapping[RecordKey, RecordVersion]
     ) -> list[bool]:
         """Settle the calls of a group that are reserved, by their records and their spending as far as it is known."""
         request = group[-1].request
