@@ -122,6 +122,18 @@ async def test_what_changed_since_is_asked_again(house: House, project: str, nam
     assert not any(await there(house, project, *records[1:], *more.values()))
 
 
+async def test_a_name_cannot_state_another_list(house: House, project: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ApprovalPolicy, "size", lambda *_: 1)
+    for what in ("old.md, for ever\n1 records are erased\n- documents/old", "a\u2028b", "\u202egnihton", "a\x1b[2J"):
+        await ingest(house, project, GOOD, source=what)
+        act = EraseContent(id=new_id(), wish=Erase(scope="source", what=what, reason="it is wrong"))
+        asked = await approval(house, project, await ordered(house, project, act))
+        first, counted, *listed = asked.artifact.split("\n")
+        assert first.isprintable()
+        assert first.startswith("erase source ")
+        assert counted == f"{len(listed) - 1} records are erased, with all their versions"
+
+
 async def test_the_hash_covers_what_the_text_does_not_name(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,7 +26,7 @@ from counterpoint.memory.audit.packed_leaf import leaf_text
 from counterpoint.memory.audit.standing import placed
 from counterpoint.memory.commit.committer import Committer
 from counterpoint.memory.commit.planner import plan_commit
-from counterpoint.memory.operations.large_acts import LargeActs, PlannedAct
+from counterpoint.memory.operations.large_acts import LargeActs, PlannedAct, in_one_line
 from counterpoint.memory.provenance.influence import Influence, Version
 from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
@@ -272,7 +272,7 @@ def _planned(request: Erase, keys: Set[Key]) -> PlannedAct:
     lines = [f"{store}/{record}" for store, record in sorted(keys)]
     return PlannedAct(
         kind="erasure",
-        name=f"erase {request.scope} {request.what}{shown}, for ever",
+        name=f"erase {request.scope} {in_one_line(request.what)}{shown}, for ever",
         size=len(lines),
         counts=f"{len(lines)} records are erased, with all their versions",
         lines=lines,

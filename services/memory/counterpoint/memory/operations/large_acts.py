@@ -5,6 +5,7 @@ again after a second person has approved that list. The act and the use of its a
 """
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -31,6 +32,12 @@ NAMED = 100
 """Maximum number of records that the text to approve names; the hash below covers all."""
 
 _SQL = load_statements(__package__)
+
+
+def in_one_line(text: str) -> str:
+    """Return a name as it can stand in a line of a text to approve: escaped if it has line breaks or invisible
+    characters, with which it could state another list."""
+    return text if text.isprintable() else json.dumps(text)
 
 
 class AwaitsApproval(Denied):
