@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from counterpoint.local.small_model.package import QWEN, model_folder
-from counterpoint.local.small_model.serve import serving
+from counterpoint.local.small_model.serve import serving, settings_of
 from counterpoint.local.stack import Stack
 
 PAGES = {
@@ -27,11 +27,11 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if not folder.installed:
         pytest.skip("the small model is not installed: `counterpoint model install`")
     with serving(QWEN, folder, 0, Path(os.devnull)) as (url, _):
-        name = f"openai/{QWEN.name}"
-        for setting in ("MODEL", "MODEL_ROUTER", "MODEL_SESSIONS"):
-            monkeypatch.setenv(f"COUNTERPOINT_{setting}", name)
-        monkeypatch.setenv("OPENAI_API_BASE", url)
-        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        settings = settings_of(QWEN, url)
+        name = settings["COUNTERPOINT_MODEL"]
+        lanes = dict.fromkeys(("COUNTERPOINT_MODEL_ROUTER", "COUNTERPOINT_MODEL_SESSIONS"), name)
+        for setting, value in {**settings, **lanes}.items():
+            monkeypatch.setenv(setting, value)
         yield name
 
 

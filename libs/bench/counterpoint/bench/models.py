@@ -37,7 +37,7 @@ from counterpoint.cli.demo.provider import simulated_provider, variables
 from counterpoint.client import Memory
 from counterpoint.developer.evidence.likeness import RECOGNISED
 from counterpoint.local.small_model.package import QWEN, model_folder
-from counterpoint.local.small_model.serve import serving
+from counterpoint.local.small_model.serve import serving, settings_of
 from counterpoint.proto.memory import List
 
 Judgement = Literal["right", "partly", "wrong", "missed"]
@@ -113,12 +113,7 @@ def served(which: str) -> Iterator[ServedModel]:
     """Serve a model for the block."""
     if which == "small":
         with serving(QWEN, model_folder(QWEN), 0, Path(os.devnull)) as (url, _):
-            environment = {
-                "COUNTERPOINT_MODEL": f"openai/{QWEN.name}",
-                "COUNTERPOINT_RELATIONS_TOKENS": "0",
-                "OPENAI_API_BASE": url,
-                "OPENAI_API_KEY": "none",
-            }
+            environment = {**settings_of(QWEN, url), "COUNTERPOINT_RELATIONS_TOKENS": "0"}
             yield ServedModel(environment, url, QWEN.name)
         return
     with simulated_provider(first_text) as provider:

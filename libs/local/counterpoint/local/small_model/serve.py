@@ -10,6 +10,8 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
 
 _SERVER = Path(__file__).with_name("server.py")
 _STOP_S = 10.0
+_ANSWER_S, _INVESTIGATION_S = 180, 900
+"""Deadlines of a question and of an investigation: two cores read some 100 tokens per second."""
 
 
 class NotInstalled(Permanent):
@@ -18,6 +20,17 @@ class NotInstalled(Permanent):
     def __init__(self, package: ModelPackage) -> None:
         problem = "is not installed: run `counterpoint model install`"
         super().__init__(ErrorCode.NOT_FOUND, (Problem(field=package.name, problem=problem),))
+
+
+def settings_of(package: ModelPackage, url: str) -> dict[str, str]:
+    """Return the variables that make a house use the served model, with deadlines that suit its speed."""
+    return {
+        "COUNTERPOINT_MODEL": f"openai/{package.name}",
+        "COUNTERPOINT_ANSWER_DEADLINE_S": str(_ANSWER_S),
+        "COUNTERPOINT_INVESTIGATION_DEADLINE_S": str(_INVESTIGATION_S),
+        "OPENAI_API_BASE": url,
+        "OPENAI_API_KEY": "none",
+    }
 
 
 @contextmanager

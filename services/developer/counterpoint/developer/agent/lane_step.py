@@ -3,9 +3,9 @@
 from counterpoint.client import Gateway, Memory, act, decide, put, record, send
 from counterpoint.developer.agent.judge import without_links
 from counterpoint.developer.excerpts.relevance import TRUSTED
+from counterpoint.developer.language.storable import storable
 from counterpoint.developer.policies.commits import AGENT
 from counterpoint.developer.policies.lane_choice import choice_of, lane_prompt, may_be_question
-from counterpoint.developer.rag.step_runner import storable
 from counterpoint.proto.errors import Denied, Permanent, Transient
 from counterpoint.proto.memory import Commit, Get, Write
 from counterpoint.proto.messages import Shape

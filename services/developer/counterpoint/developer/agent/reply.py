@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from counterpoint.developer.agent.investigation import MAX_STEPS, ModelTurn, Proposed
 from counterpoint.developer.agent.tools import TOOLS
 from counterpoint.developer.evidence.attempts import truncate
-from counterpoint.developer.rag.step_runner import storable
+from counterpoint.developer.language.storable import storable
 from counterpoint.proto.messages import Shape
 
 _TEXT_CHARS, _PART_CHARS, _ARGUMENT_CHARS = 1_000, 4_000, 1_000

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from counterpoint.client import Gateway, Memory, record
 from counterpoint.developer.excerpts.relevance import TRUSTED
+from counterpoint.developer.language.storable import storable
 from counterpoint.developer.policies.model_review import objections_of, review_prompt, reviewable, sentences
 from counterpoint.developer.policies.results import Conclusion, ModelReview
-from counterpoint.developer.rag.step_runner import storable
 from counterpoint.proto.errors import Denied, Permanent, Transient
 from counterpoint.proto.memory import Commit, Get, Write
 from counterpoint.proto.messages import Shape

@@ -18,19 +18,19 @@ from counterpoint.developer.agent.telemetry import observe
 from counterpoint.developer.agent.tools import TOOLS, Surroundings, provider_readings
 from counterpoint.developer.evidence.calibration import Calibration
 from counterpoint.developer.evidence.gather import evidence_of, search
+from counterpoint.developer.language.storable import storable
 from counterpoint.developer.policies.commits import AGENT, join_commits, kind_and_text, opening_commit
 from counterpoint.developer.policies.lanes import conclude
 from counterpoint.developer.policies.results import Conclusion
 from counterpoint.developer.policies.sources import cited_sources, sources_of
-from counterpoint.developer.rag.step_runner import storable
 from counterpoint.proto.decisions import Source
 from counterpoint.proto.errors import Denied, Permanent, Transient
 from counterpoint.proto.line import ActionKind
 from counterpoint.proto.memory import Commit, Get, Write
 from counterpoint.proto.tasks import TaskDelegated
 
-CALL_S = 45.0
-"""Maximum time of one call, in seconds."""
+CALL_SHARE = 0.375
+"""Maximum share of the time limit that one call may take."""
 MAX_TOKENS = 1_200
 """Maximum output tokens of one call."""
 
@@ -142,7 +142,7 @@ class InvestigationRunner:
         try:
             reply = await self._gateway.generate(
                 self._memory, messages, key=_name(run.steps), max_tokens=MAX_TOKENS, as_json=True,
-                deadline_s=max(0.1, min(CALL_S, self._until - time.monotonic())),
+                deadline_s=max(0.1, min(CALL_SHARE * self._deadline_s, self._until - time.monotonic())),
             )  # fmt: skip
         except (Permanent, Denied, Transient) as error:
             return await self._commit_fault(run, "unavailable", f"the model was not available: {error}")

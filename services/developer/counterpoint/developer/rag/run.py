@@ -51,7 +51,7 @@ class Sentence(Shape):
 
 
 class Draft(Shape):
-    """An unchecked answer. `declined`: its author found no answer."""
+    """An unchecked answer. `declined`: the model that was asked for one found none in the passages."""
 
     sentences: tuple[Sentence, ...] = ()
     citations: tuple[Citation, ...] = ()
@@ -117,9 +117,7 @@ def after_evaluate(run: Run, grade: Grade, rewritten: SearchQuery | None, late: 
 
 
 def after_generate(run: Run, draft: Draft) -> Run:
-    """Return the run after a draft: next is its check, or the end if it was declined."""
-    if draft.declined:
-        return _after_step(run, None, draft=draft, ending="insufficient_evidence")
+    """Return the run after a draft: next is its check."""
     return _after_step(run, "validate", draft=draft)
 
 
@@ -131,6 +129,16 @@ def after_validate(run: Run, verdicts: tuple[Verdict, ...], late: bool) -> Run:
     if run.regenerations >= MAX_REGENERATIONS or late:
         return _after_step(run, None, verdicts=verdicts, ending="fallback")
     return _after_step(run, "generate", verdicts=verdicts, regenerations=run.regenerations + 1)
+
+
+def by_rules(run: Run, quotes: Draft, verdicts: tuple[Verdict, ...]) -> Run:
+    """Return a run whose model drafted nothing that is supported, with quotes as its answer if they are supported."""
+    if not verdicts or not all(verdict.supported for verdict in verdicts):
+        return run
+    problem = next(verdict.problem for verdict in run.verdicts if not verdict.supported) if run.verdicts else "is empty"
+    note = f"the answer consists of quotes, because the model's was not supported: it {problem}"
+    changes = {"draft": quotes, "verdicts": verdicts, "ending": "answered"}
+    return run.with_notes(note).model_copy(update=changes)
 
 
 def search_again(run: Run) -> Run:

@@ -14,6 +14,7 @@ from counterpoint.developer.evidence.owners import RECORDED_OWNER, look_up_owner
 from counterpoint.developer.evidence.search_query import SearchQuery
 from counterpoint.developer.excerpts.answers import grade_answer
 from counterpoint.developer.excerpts.relevance import Grade
+from counterpoint.developer.language.storable import storable
 from counterpoint.developer.policies.commits import AGENT, join_commits
 from counterpoint.developer.policies.confidence import band, below_high
 from counterpoint.developer.policies.sources import cited_sources
@@ -21,10 +22,9 @@ from counterpoint.developer.rag import route as routing
 from counterpoint.developer.rag import run as transitions
 from counterpoint.developer.rag import telemetry
 from counterpoint.developer.rag.generate import (
+    draft_by_rules,
     draft_of_model,
-    draft_of_owners,
     draft_of_passages,
-    draft_of_quotes,
     prompt,
     supported_part,
 )
@@ -118,7 +118,7 @@ class StepRunner:
     def last_ids(self, run: Run) -> tuple[str, str]:
         """Return the ids of the action and the decision of the run's last step."""
         assert run.last is not None, "no step has been run"
-        step = _step(run.steps - 1, run.last)
+        step = _key(run.steps - 1, run.last)
         kind, decision_type = _KINDS[run.last], _DECISIONS.get(run.last, run.last)
         return self._memory.id("action", AGENT, kind, step), self._memory.id("decision", AGENT, decision_type, step)
 
@@ -188,7 +188,7 @@ class StepRunner:
         messages = [{"role": "system", "content": _ROUTE_TASK}, {"role": "user", "content": text}]
         try:
             reply = await self._gateway.generate(
-                self._memory, messages, key=_key(run, "route"), deadline_s=self._time_s("route"), max_tokens=100,
+                self._memory, messages, key=_key(run.steps, "route"), deadline_s=self._time_s("route"), max_tokens=100,
                 as_json=True,
             )  # fmt: skip
             answer = json.loads(reply.text)
@@ -213,7 +213,7 @@ class StepRunner:
         """Return the run with web pages as leads. They are untrusted and do not count as evidence."""
         try:
             found = await self._gateway.search_web(
-                self._memory, run.meant[: routing.WEB_CHARS], key=_key(run, "web"), deadline_s=self._time_s("web")
+                self._memory, run.meant[: routing.WEB_CHARS], key=_key(run.steps, "web"), deadline_s=self._time_s("web")
             )
         except (Permanent, Denied, Transient) as error:
             return run.with_notes(f"web_unavailable: {error}")
@@ -246,34 +246,41 @@ class StepRunner:
         return _StepResult(after, "declined" if draft.declined else "drafted", reason, model=_model(draft))
 
     async def _draft(self, run: Run) -> tuple[Draft, tuple[str, ...]]:
-        """Return a draft by the model, or one of quotes, and notes about a failed model call."""
-        found, notes = (*self.evidence.owners, *self.evidence.answers), tuple[str, ...]()
+        """Return a draft by the model, or one of quotes, and notes on why the model's is not used."""
+        found, notes, declined = (*self.evidence.owners, *self.evidence.answers), tuple[str, ...](), False
         if self._gateway.model is not None and not self._is_late:
             messages = prompt(run.meant, found, run.draft, run.verdicts)
             try:
                 reply = await self._gateway.generate(
-                    self._memory, messages, key=_key(run, "generate"), deadline_s=self._time_s("generate")
+                    self._memory, messages, key=_key(run.steps, "generate"), deadline_s=self._time_s("generate")
                 )
             except (Permanent, Denied, Transient) as error:
                 notes = (f"the model was not available, so the answer consists of quotes: {error}",)
             else:
-                if reply.text.strip():
-                    return draft_of_model(storable(reply.text), found, reply.usage.model), ()
-                notes = ("the model wrote nothing, so the answer consists of quotes",)
+                draft = draft_of_model(storable(reply.text), found, reply.usage.model)
+                if draft.sentences:
+                    return draft, ()
+                declined = draft.declined
+                wrote = "found no answer in these passages" if declined else "wrote nothing"
+                notes = (f"the model {wrote}, so the answer consists of quotes",)
         if run.draft is not None and run.draft.by == QUOTES:
             return supported_part(run.draft, run.verdicts), notes
-        question, found, owners = text_to_grade(run), self.evidence.answers, self.evidence.owners
-        if owners and not self._grade_documents(run).sufficient:
-            return draft_of_owners(question, owners, None), notes
-        quotes = draft_of_quotes(question, found, self._calibration.answer.threshold, self.evidence.neighbours)
-        return draft_of_owners(question, owners, quotes) if owners else quotes, notes
+        return self._draft_by_rules(run).model_copy(update={"declined": declined}), notes
+
+    def _draft_by_rules(self, run: Run) -> Draft:
+        sufficient, threshold = self._grade_documents(run).sufficient, self._calibration.answer.threshold
+        return draft_by_rules(text_to_grade(run), self.evidence, threshold, sufficient=sufficient)
 
     def _validate(self, run: Run) -> _StepResult:
         hits = (*self.evidence.owners, *self.evidence.answers, *self.evidence.neighbours)
         verdicts = verdicts_of(run.draft or Draft(), hits)
         after = transitions.after_validate(run, verdicts, self._is_late)
-        wrong = [f"{n}: {verdict.problem}" for n, verdict in enumerate(verdicts, 1) if not verdict.supported]
         decisions = {"answered": "supported", "fallback": "fall back to plain retrieval"}
+        if after.ending == "fallback" and run.draft and _model(run.draft):
+            quotes = self._draft_by_rules(run)
+            after = transitions.by_rules(after, quotes, verdicts_of(quotes, hits))
+            decisions["answered"] = "fall back to quotes"
+        wrong = [f"{n}: {verdict.problem}" for n, verdict in enumerate(verdicts, 1) if not verdict.supported]
         supported = f"{len(verdicts) - len(wrong)} of {len(verdicts)} sentences are supported by what they cite"
         return _StepResult(after, decisions.get(after.ending or "", "again"), "; ".join([supported, *wrong]))
 
@@ -287,7 +294,7 @@ class StepRunner:
         return tuple(PassageVersion(id=hit.item.id, version=hit.item.version) for hit in hits)
 
     async def _commit_step(self, node: Node, before: Run, result: _StepResult) -> None:
-        step = _step(before.steps, node)
+        step = _key(before.steps, node)
         action_id, decision_id = self.last_ids(before) if before.last else (None, None)
         sources = self._sources(node, result.run)
         decision = decide(
@@ -333,18 +340,9 @@ class StepRunner:
         return max(0.1, _SHARES[call] * (self._until - time.monotonic()))
 
 
-def _step(number: int, node: Node) -> str:
-    return f"{number:02d}-{node}"
-
-
-def _key(run: Run, what: str) -> str:
-    return f"{run.steps:02d}-{what}"
+def _key(number: int, what: str) -> str:
+    return f"{number:02d}-{what}"
 
 
 def _model(draft: Draft) -> str | None:
     return None if draft.by in (QUOTES, PASSAGES) else draft.by
-
-
-def storable(text: str) -> str:
-    """Return an external text without characters that records cannot store."""
-    return text.encode(errors="replace").decode().replace("\0", "")

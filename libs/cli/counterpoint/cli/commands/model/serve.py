@@ -18,11 +18,11 @@ def serve(
 ) -> Exit:
     """Run the small model with OpenAI's API on this machine until Ctrl-C, and print the settings that use it."""
     from counterpoint.local.small_model.package import QWEN, model_folder
-    from counterpoint.local.small_model.serve import serving
+    from counterpoint.local.small_model.serve import serving, settings_of
 
     folder = model_folder(QWEN)
     with serving(QWEN, folder, port, folder.path / "server.log") as (url, process):
-        settings = {"COUNTERPOINT_MODEL": f"openai/{QWEN.name}", "OPENAI_API_BASE": url, "OPENAI_API_KEY": "none"}
+        settings = settings_of(QWEN, url)
         session.line(
             {"url": url, "settings": settings}, lambda: "\n".join(f"export {k}={v}" for k, v in settings.items())
         )
