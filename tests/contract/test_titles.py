@@ -17,6 +17,21 @@ PYTHON = 'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\n
             "load",
             "load failed: ConnectionError: could not reach db.internal: connection refused",
         ),
+        (
+            'fatal: [web-03]: UNREACHABLE! => {"changed": false, "msg": "Failed to connect to the host via ssh:'
+            ' Permission denied (publickey).", "unreachable": true}',
+            "patch-web",
+            "patch-web: Failed to connect to the host via ssh: Permission denied (publickey)",
+        ),
+        (
+            'fatal: [db-2]: FAILED! => {"cmd": ["pg_ctl", "stop"], "msg": "non-zero return code", "rc": 1, "stderr":'
+            ' "pg_ctl: no server running"}',
+            "stop",
+            "stop failed: pg_ctl: no server running",
+        ),
+        ('HTTP 422: {"detail": "shift 3 is closed"}', "book", "book failed: HTTP 422: shift 3 is closed"),
+        ('bad row {"msg": "x"} in part 3', "load", 'load failed: bad row {"msg": "x"} in part 3'),
+        ('half a result {"msg": "x', "load", 'load failed: half a result {"msg": "x'),
         (PYTHON + "Read timed out. (read timeout=30)", None, "ReadTimeout: Read timed out. (read timeout=30)"),
         (
             "org.example.StageException: stage 3 failed 4 times, most recent failure: executor lost on node 17",

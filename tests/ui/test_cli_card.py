@@ -300,6 +300,16 @@ def test_parts_and_the_whole_of_a_merge_are_shown() -> None:
     assert "merged" not in flat(shown(incident(context={"merged_into": "", "merged": []})))
 
 
+def test_affected_jobs_that_were_not_listed_as_downstream_are_counted_in_the_impact() -> None:
+    row = {"kind": "job", "namespace": "n", "name": "j0", "hops": 1, "edge": "data"}
+    findings = incident()["findings"] | {"downstream": [row]}
+    affected = [{"namespace": "n", "name": f"j{one}", "failed_at": "2026-11-17T06:00:00Z"} for one in range(3)]
+    lines = flat(shown(incident(context={"affected": affected}, findings=findings)))
+    assert "impact directly job j0 no owner besides 2 jobs under affected" in lines
+    lines = flat(shown(incident(context={"affected": affected[:1]}, findings=findings)))
+    assert "besides" not in lines
+
+
 def test_what_has_changed_and_what_is_affected_is_listed() -> None:
     changed = [
         {"what": "code", "before": "1", "after": "2", "url": "https://git.example/compare/1...2"},

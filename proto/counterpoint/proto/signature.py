@@ -1,7 +1,8 @@
 """Error signatures: occurrences of the same failure have the same signature.
 
-A failure has a class (exception, SQLSTATE, exit code, HTTP status, errno, product code), a template (its message with
-paths, ids, hosts, addresses, ports, times and numbers replaced by placeholders) and parameters (the values replaced).
+A failure has a class (exception, SQLSTATE, exit code, HTTP or gRPC status, errno, product code), a template (its
+message with paths, ids, hosts, addresses, ports, times and numbers replaced by placeholders) and parameters (the values
+replaced).
 Codes, words and quoted names stay in the template; quoted values that could not be converted do not.
 """
 

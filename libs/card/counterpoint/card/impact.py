@@ -16,7 +16,17 @@ def impact(task: Task, verbose: bool) -> CardSection:
     for row in rows:
         merged.setdefault((row.kind, row.namespace, row.name), []).append(row)
     ordered = sorted(merged.values(), key=_worst)
-    return section("impact", _lines(ordered, task, verbose))
+    return section("impact", [*_lines(ordered, task, verbose), *_affected_besides(rows, task)])
+
+
+def _affected_besides(rows: Sequence[Downstream], task: Task) -> Iterator[Line]:
+    """Yield the number of affected jobs that lineage did not list as downstream when it was asked."""
+    known = {(row.namespace, row.name) for row in rows}
+    affected = (task.context or {}).get("affected")
+    failed = affected if isinstance(affected, list | tuple) else ()
+    jobs = {(row.get("namespace"), row.get("name")) for row in failed if isinstance(row, dict)}
+    if rows and (besides := jobs - known):
+        yield f"besides {quantity(len(besides), 'job')} under affected"
 
 
 def _worst(rows: Sequence[Downstream]) -> tuple[bool, int, bool, bool, str, str]:
