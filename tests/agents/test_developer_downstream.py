@@ -112,6 +112,7 @@ async def test_a_claim_that_cannot_be_read_is_said_to_be() -> None:
     findings = (await worked(Shelf(), context={"downstream": "all of it"})).findings
     assert findings.downstream == ()
     assert any("context.downstream is not a list" in caveat for caveat in findings.caveats)
+    assert any(": context.downstream" in caveat for caveat in findings.caveats)
 
 
 def test_more_than_the_findings_hold_is_said() -> None:

@@ -70,7 +70,9 @@ def _claims(task: SubmitTask) -> tuple[Sequence[Downstream], tuple[str, ...]]:
     try:
         return _CLAIMS.validate_python(claimed), ()
     except ValidationError as unreadable:
-        return (), (f"context.downstream is not a list of jobs and datasets: {unreadable.error_count()} problems",)
+        first = unreadable.errors()[0]
+        field = ".".join(map(str, ("context", "downstream", *first["loc"])))
+        return (), (f"context.downstream is not a list of jobs and datasets: {field}: {first['msg']}",)
 
 
 def _key(row: Downstream) -> tuple[str, str, str]:
