@@ -21,6 +21,7 @@ from typing import Any
 import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.js.errors import ServiceUnavailableError
 
 from counterpoint import bus
 from counterpoint.bench.processes import cpu_seconds
@@ -46,6 +47,8 @@ STAGES = {
 """Stage that ends with a message of each type."""
 ERRORS = ("DiskFull: no space left on device", "UndefinedTable: relation orders does not exist", "ReadTimeout: 30 s")
 ENDS_WITHIN_S = 120
+FULL_S = 0.1
+"""Pause before an event is published again to a project that has too many unread ones."""
 
 
 @dataclass
@@ -111,9 +114,15 @@ def successful_run(number: int, at: datetime) -> Iterator[bytes]:
 
 
 async def publish(client: Client, body: bytes) -> None:
-    """Publish an event and wait until the stream has stored it."""
-    subject = subjects.of(LineageEvent.TYPE, PROJECT)
-    await client.jetstream().publish(subject, body, headers={"Nats-Msg-Id": new_id()})
+    """Publish an event and wait until the stream has stored it, again if the project has too many unread."""
+    subject, headers = subjects.of(LineageEvent.TYPE, PROJECT), {"Nats-Msg-Id": new_id()}
+    while True:
+        try:
+            await client.jetstream().publish(subject, body, headers=headers)
+        except ServiceUnavailableError:
+            await asyncio.sleep(FULL_S)
+        else:
+            return
 
 
 async def measure_incidents(endpoints: Endpoints, rate: float, seconds: float, report: BenchReport) -> None:
