@@ -8,6 +8,7 @@ from functools import cached_property
 
 from counterpoint.developer.language.codes import codes_of
 from counterpoint.developer.language.german import (
+    borrowed_words,
     english,
     english_words,
     is_german,
@@ -96,7 +97,7 @@ def question_terms(
         verbs = separated_verbs(question)
         words = [verbs.get(word, word) for word in _WORD.findall(question.lower()) if not stop_word(word)]
         synonyms = {
-            german: frozenset({german, *content_words(word), *content_words(" ".join(english_words(word)))})
+            german: frozenset({german, *content_words(word), *content_words(" ".join(translations(word)))})
             for word in words
             if (german := stem(word)) and content_words(word)
         } | {form: frozenset({form}) for word in _JOINED.findall(question) for form in content_words(word)}
@@ -109,6 +110,11 @@ def question_terms(
     rare = {word: math.log(1 + len(bags) / (1 + count)) for word, count in words_in.items()}
     missing = frozenset(word for word, count in words_in.items() if not count)
     return QuestionTerms(question, rare, synonyms, missing, common)
+
+
+def translations(word: str) -> tuple[str, ...]:
+    """Return the English words for a German one, or those that it may be a form of."""
+    return english_words(word) or tuple(sorted(borrowed_words(word)))
 
 
 def digits(text: str) -> frozenset[str]:
