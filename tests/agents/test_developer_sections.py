@@ -233,7 +233,8 @@ def test_prohibition_comes_before_a_sentence_that_says_as_much() -> None:
 
 @pytest.mark.parametrize(
     "question",
-    ["What does a replication slot cost?", "What is the password of the slot?", "Which port do the slots use?",
+    ["What does a replication slot cost?", "What is the password of the slot?",
+     "What's the replication user password?", "Which port do the slots use?",
      "Which version of the slots is there?", "password of the slot database?", "How many slots are idle right now?",
      "Wie viele Slots sind gerade belegt?", "Who do I page when a slot grows?", "In which region is the slot?"],
 )  # fmt: skip
@@ -384,6 +385,41 @@ def test_page_of_an_alert_is_known_by_the_name_of_its_file() -> None:
     page = LEDGER_ALERT.replace("# LedgerReplicaLagging", "# A copy of the books is late")
     best, *_ = procedures(failure, found(failure, ("alerts/LedgerReplicaLagging.md", page), cosine=0.1))
     assert best.code == "LedgerReplicaLagging"
+
+
+def test_page_of_another_alert_is_not_proposed() -> None:
+    page = ("alerts/ledger.md", LEDGER_ALERT)
+    for failure, proposed in (
+        ("LedgerReplicaLost: a replica of the ledger database is gone from its primary database", 0),
+        ("[FIRING:1] LedgerDown critical: the ledger database and its primary are away", 0),
+        ("a replica of the ledger database is behind its primary database", 1),
+        ("LedgerStorageError: a replica of the ledger database is behind its primary database", 1),
+    ):
+        assert bool(procedures(failure, found(failure, page))) == bool(proposed), failure
+
+
+def test_short_remedy_of_an_alert_comes_with_the_steps_of_its_diagnosis() -> None:
+    failure = "LedgerDown: every replica and the primary database of the ledger are down"
+    page = """# LedgerDown
+
+## Meaning
+
+LedgerDown fires when every replica and the primary database of the ledger are down.
+
+## Diagnosis
+
+1. List the pods of the ledger with `ledgerctl pods`.
+2. Read their logs.
+
+## Mitigation
+
+Restore the last copy of the ledger.
+"""
+    best, *_ = procedures(failure, found(failure, ("alerts/down.md", page), ("slots.md", SLOTS)))
+    shown = "\n".join((best.text, *("\n".join(each.quotes) for each in best.more)))
+    assert best.text == "Restore the last copy of the ledger."
+    assert "1. List the pods" in shown
+    assert "fires when" not in shown
 
 
 def test_product_is_no_alert_and_another_alert_no_name_of_the_failure() -> None:
