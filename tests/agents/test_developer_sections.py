@@ -296,6 +296,13 @@ def test_thing_that_the_pages_never_mention_is_less_likely_than_one_they_do() ->
     assert likely > unlikely
 
 
+def test_version_that_the_pages_never_mention_is_less_likely_than_one_they_do() -> None:
+    page = ("update.md", "# Update of the ledger\n\nTo update the ledger to 4.3, stop the ledger and run the setup.\n")
+    questions = ("how do I update the ledger to 4.3", "how do I update the ledger to 5.1")
+    known, unknown = (grade_answer(each, found(each, page), CURVE).probability for each in questions)
+    assert unknown < known
+
+
 def test_what_other_words_found_has_to_be_likelier(monkeypatch: pytest.MonkeyPatch) -> None:
     even = LikelihoodModel(intercept=0.0, weights={}, threshold=0.48, fitted_on="a test", measured="")
     monkeypatch.setattr("counterpoint.developer.excerpts.selection.likelihood_model", lambda: even)

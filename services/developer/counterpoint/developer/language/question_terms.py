@@ -22,6 +22,7 @@ from counterpoint.developer.language.words import content_words
 
 _WORD = re.compile(r"[a-zäöüß]{2,}")
 _DIGIT = re.compile(r"(?<![\w.,:/-])\d(?![\w.,:/-]|\. )")
+_VERSION = re.compile(r"(?<![\w.,:/-])v?(\d{1,4}\.\d{1,4})(?![\w:/-])")
 _JOINED = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b|\b\w*[a-z][A-Z]\w*\b|\b\w*\d\w*\b|\b\w+(?:[._/:=]\w+)+")
 
 
@@ -118,8 +119,8 @@ def translations(word: str) -> tuple[str, ...]:
 
 
 def digits(text: str) -> frozenset[str]:
-    """Return the single digits, which distinguish rows, codes or versions."""
-    return frozenset(_DIGIT.findall(text))
+    """Return the single digits, which distinguish rows and codes, and the versions."""
+    return frozenset((*_DIGIT.findall(text), *_VERSION.findall(text)))
 
 
 def words_of(text: str) -> frozenset[str]:
