@@ -171,7 +171,7 @@ COURSES: dict[str, tuple[tuple[str, ...], str, str]] = {
     "answered by a model": ((ROUTED, RIGHT), QUESTION, "answered"),
     "answered the second time": ((ROUTED, WRONG, RIGHT), QUESTION, "answered"),
     "fallen back": ((ROUTED, WRONG, WRONG), QUESTION, "answered"),
-    "declined": ((ROUTED, "NO ANSWER"), QUESTION, "stopped"),
+    "declined": ((ROUTED, "NO ANSWER"), QUESTION, "answered"),
     "not found": ((), "Which colour has the parental leave?", "stopped"),
 }
 
@@ -567,16 +567,18 @@ class TestTrace:
         validated = [each for each in shelf.decisions() if each.decision_type == "validate"]
         assert [each.decision for each in validated] == ["again", "fall back to quotes"]
 
-    async def test_a_draft_that_cannot_be_stored_leaves_passages_as_they_were_found(self) -> None:
-        shelf = book(OWNED)
-        problem = Permanent("secret", (Problem(field="draft", problem="holds a secret"),))
-        shelf.refuses = lambda commit: problem if "hunter2" in str(commit.writes) else None
-        await delivered(shelf, question(), Model(ROUTED, "finance_daily has the password hunter2 [1]."))
-        worked = shelf.worked()
-        assert worked.outcome == "answered"
+    async def test_a_model_that_finds_no_answer_leaves_that_of_the_rules_with_less_confidence(self) -> None:
+        by_rules, shelf = book(OWNED), book(OWNED)
+        await delivered(by_rules, question())
+        await delivered(shelf, question(), Model(ROUTED, "NO ANSWER"))
+        expected, worked = by_rules.worked(), shelf.worked()
+        assert (worked.outcome, worked.text) == ("answered", expected.text)
+        assert expected.confidence is not None
         assert worked.confidence is not None
-        assert worked.confidence.band == "low"
-        assert worked.findings.caveats[0].startswith("the passages are shown as they were found")
+        assert (expected.confidence.band, worked.confidence.band) == ("high", "medium")
+        assert worked.findings.caveats == (
+            "the model found no answer in these passages, so the answer consists of quotes",
+        )
 
     async def test_a_reassessment_that_still_stops_leaves_no_stop_on_the_line(self) -> None:
         shelf = book(OWNED)

@@ -28,7 +28,7 @@ def conclude_run(message: TaskDelegated, evidence: Evidence, run: Run) -> Conclu
         return replace(conclusion_of(message.task, evidence, assessment, stop), wanted_search=run.wanted_search)
     text, citations = render_draft(run.draft)
     caveats = unvouched_sources(evidence, citations)
-    if caveats:
+    if caveats or run.draft.declined:
         assessment = replace(assessment, confidence=below_high(confidence))
     rewritten = f"; found after the question was rewritten ({run.rewrites})" if run.rewrites else ""
     reasoning = f"{grade.reason}{rewritten}; {len(run.draft.sentences)} sentences by {run.draft.by}, each checked"
@@ -39,7 +39,6 @@ def conclude_run(message: TaskDelegated, evidence: Evidence, run: Run) -> Conclu
 
 def _stop(message: TaskDelegated, stop: StopResult, run: Run) -> StopResult:
     """Return the stop with the notes of the run, and the web pages it found as documents to ingest."""
-    declined = "; the author of the draft found no answer in the evidence" if run.draft and run.draft.declined else ""
     leads = tuple(
         Need(
             kind="document",
@@ -49,7 +48,7 @@ def _stop(message: TaskDelegated, stop: StopResult, run: Run) -> StopResult:
         for lead in run.leads
     )
     findings = stop.findings.model_copy(update={"caveats": (*stop.findings.caveats, *run.notes)})
-    return replace(stop, reasoning=f"{stop.reasoning}{declined}", needs=(*stop.needs, *leads), findings=findings)
+    return replace(stop, needs=(*stop.needs, *leads), findings=findings)
 
 
 def _fallback_caveats(run: Run) -> tuple[str, ...]:

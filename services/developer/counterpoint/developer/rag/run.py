@@ -51,7 +51,7 @@ class Sentence(Shape):
 
 
 class Draft(Shape):
-    """An unchecked answer. `declined`: its author found no answer."""
+    """An unchecked answer. `declined`: the model that was asked for one found none in the passages."""
 
     sentences: tuple[Sentence, ...] = ()
     citations: tuple[Citation, ...] = ()
@@ -117,9 +117,7 @@ def after_evaluate(run: Run, grade: Grade, rewritten: SearchQuery | None, late: 
 
 
 def after_generate(run: Run, draft: Draft) -> Run:
-    """Return the run after a draft: next is its check, or the end if it was declined."""
-    if draft.declined:
-        return _after_step(run, None, draft=draft, ending="insufficient_evidence")
+    """Return the run after a draft: next is its check."""
     return _after_step(run, "validate", draft=draft)
 
 

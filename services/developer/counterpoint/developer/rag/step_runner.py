@@ -118,7 +118,7 @@ class StepRunner:
     def last_ids(self, run: Run) -> tuple[str, str]:
         """Return the ids of the action and the decision of the run's last step."""
         assert run.last is not None, "no step has been run"
-        step = _step(run.steps - 1, run.last)
+        step = _key(run.steps - 1, run.last)
         kind, decision_type = _KINDS[run.last], _DECISIONS.get(run.last, run.last)
         return self._memory.id("action", AGENT, kind, step), self._memory.id("decision", AGENT, decision_type, step)
 
@@ -188,7 +188,7 @@ class StepRunner:
         messages = [{"role": "system", "content": _ROUTE_TASK}, {"role": "user", "content": text}]
         try:
             reply = await self._gateway.generate(
-                self._memory, messages, key=_key(run, "route"), deadline_s=self._time_s("route"), max_tokens=100,
+                self._memory, messages, key=_key(run.steps, "route"), deadline_s=self._time_s("route"), max_tokens=100,
                 as_json=True,
             )  # fmt: skip
             answer = json.loads(reply.text)
@@ -213,7 +213,7 @@ class StepRunner:
         """Return the run with web pages as leads. They are untrusted and do not count as evidence."""
         try:
             found = await self._gateway.search_web(
-                self._memory, run.meant[: routing.WEB_CHARS], key=_key(run, "web"), deadline_s=self._time_s("web")
+                self._memory, run.meant[: routing.WEB_CHARS], key=_key(run.steps, "web"), deadline_s=self._time_s("web")
             )
         except (Permanent, Denied, Transient) as error:
             return run.with_notes(f"web_unavailable: {error}")
@@ -246,23 +246,26 @@ class StepRunner:
         return _StepResult(after, "declined" if draft.declined else "drafted", reason, model=_model(draft))
 
     async def _draft(self, run: Run) -> tuple[Draft, tuple[str, ...]]:
-        """Return a draft by the model, or one of quotes, and notes about a failed model call."""
-        found, notes = (*self.evidence.owners, *self.evidence.answers), tuple[str, ...]()
+        """Return a draft by the model, or one of quotes, and notes on why the model's is not used."""
+        found, notes, declined = (*self.evidence.owners, *self.evidence.answers), tuple[str, ...](), False
         if self._gateway.model is not None and not self._is_late:
             messages = prompt(run.meant, found, run.draft, run.verdicts)
             try:
                 reply = await self._gateway.generate(
-                    self._memory, messages, key=_key(run, "generate"), deadline_s=self._time_s("generate")
+                    self._memory, messages, key=_key(run.steps, "generate"), deadline_s=self._time_s("generate")
                 )
             except (Permanent, Denied, Transient) as error:
                 notes = (f"the model was not available, so the answer consists of quotes: {error}",)
             else:
-                if reply.text.strip():
-                    return draft_of_model(storable(reply.text), found, reply.usage.model), ()
-                notes = ("the model wrote nothing, so the answer consists of quotes",)
+                draft = draft_of_model(storable(reply.text), found, reply.usage.model)
+                if draft.sentences:
+                    return draft, ()
+                declined = draft.declined
+                wrote = "found no answer in these passages" if declined else "wrote nothing"
+                notes = (f"the model {wrote}, so the answer consists of quotes",)
         if run.draft is not None and run.draft.by == QUOTES:
             return supported_part(run.draft, run.verdicts), notes
-        return self._draft_by_rules(run), notes
+        return self._draft_by_rules(run).model_copy(update={"declined": declined}), notes
 
     def _draft_by_rules(self, run: Run) -> Draft:
         sufficient, threshold = self._grade_documents(run).sufficient, self._calibration.answer.threshold
@@ -291,7 +294,7 @@ class StepRunner:
         return tuple(PassageVersion(id=hit.item.id, version=hit.item.version) for hit in hits)
 
     async def _commit_step(self, node: Node, before: Run, result: _StepResult) -> None:
-        step = _step(before.steps, node)
+        step = _key(before.steps, node)
         action_id, decision_id = self.last_ids(before) if before.last else (None, None)
         sources = self._sources(node, result.run)
         decision = decide(
@@ -337,12 +340,8 @@ class StepRunner:
         return max(0.1, _SHARES[call] * (self._until - time.monotonic()))
 
 
-def _step(number: int, node: Node) -> str:
-    return f"{number:02d}-{node}"
-
-
-def _key(run: Run, what: str) -> str:
-    return f"{run.steps:02d}-{what}"
+def _key(number: int, what: str) -> str:
+    return f"{number:02d}-{what}"
 
 
 def _model(draft: Draft) -> str | None:
