@@ -19,8 +19,8 @@ from counterpoint.developer.excerpts.sections import Section, sections
 from counterpoint.developer.excerpts.selection import LACKING_MAX, LIMIT, select
 from counterpoint.developer.excerpts.summaries import LIMIT_CHARS, summary_of
 from counterpoint.developer.excerpts.units import BODY, units
-from counterpoint.developer.language.codes import common_codes
-from counterpoint.developer.language.german import english, english_words, is_german, separated_verbs
+from counterpoint.developer.language.codes import codes_of, common_codes, first_code_in
+from counterpoint.developer.language.german import borrowed_words, english, english_words, is_german, separated_verbs
 from counterpoint.developer.language.kinds import kind_of
 from counterpoint.developer.language.question_terms import QuestionTerms, question_terms
 from counterpoint.developer.policies.procedures import procedures
@@ -233,7 +233,8 @@ def test_prohibition_comes_before_a_sentence_that_says_as_much() -> None:
 
 @pytest.mark.parametrize(
     "question",
-    ["What does a replication slot cost?", "What is the password of the slot?", "Which port do the slots use?",
+    ["What does a replication slot cost?", "What is the password of the slot?",
+     "What's the replication user password?", "Which port do the slots use?",
      "Which version of the slots is there?", "password of the slot database?", "How many slots are idle right now?",
      "Wie viele Slots sind gerade belegt?", "Who do I page when a slot grows?", "In which region is the slot?"],
 )  # fmt: skip
@@ -249,6 +250,14 @@ def test_what_is_asked_of_us_is_answered_from_our_own_page_alone() -> None:
     own = "# Retention\n\nIdle slots: on our servers we keep 40 idle slots.\n"
     likely = [grade_answer(question, found(question, ("keep.md", text)), CURVE).probability for text in (vendor, own)]
     assert likely[0] <= 0.2 < likely[1]
+
+
+@pytest.mark.parametrize(
+    "question", ["What is the limit of idle slots on our servers?", "what are the slots in our lab"]
+)
+def test_value_of_something_of_ours_is_asked_of_us(question: str) -> None:
+    assert question_terms(question, []).ours
+    assert not question_terms("How do I stop the slots of our servers from growing?", []).ours
 
 
 def test_section_nearly_as_good_as_the_best_is_quoted_beside_it() -> None:
@@ -285,6 +294,13 @@ def test_thing_that_the_pages_never_mention_is_less_likely_than_one_they_do() ->
         grade_answer(each, found(each, ("slots.md", SLOTS)), CURVE).probability for each in (known, unknown)
     )
     assert likely > unlikely
+
+
+def test_version_that_the_pages_never_mention_is_less_likely_than_one_they_do() -> None:
+    page = ("update.md", "# Update of the ledger\n\nTo update the ledger to 4.3, stop the ledger and run the setup.\n")
+    questions = ("how do I update the ledger to 4.3", "how do I update the ledger to 5.1")
+    known, unknown = (grade_answer(each, found(each, page), CURVE).probability for each in questions)
+    assert unknown < known
 
 
 def test_what_other_words_found_has_to_be_likelier(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,6 +349,93 @@ def test_failure_is_answered_by_the_section_that_quotes_its_message() -> None:
     assert best.numbered == ("1. Delete untagged artifacts.", "2. Raise the quota.")
     other = "upload 8841 breaks\nunexpected status: denied: disk quota of the runner exceeded"
     assert all(each.code is None for each in procedures(other, found(other, ("registry.md", QUOTING), cosine=0.1)))
+
+
+LEDGER_ALERT = """# LedgerReplicaLagging
+
+## Meaning
+
+LedgerReplicaLagging fires when a replica of the ledger database is more than 300 s behind its primary database.
+
+## Impact
+
+Readers of the ledger database get old balances from the replica.
+
+## Mitigation
+
+### Move the readers
+
+Point the readers at the primary with `ledgerctl route --primary`.
+
+### Rebuild
+
+Rebuild the copy with `ledgerctl rebuild` when nothing else helps.
+"""
+OPEN_LEDGER = LEDGER_ALERT.replace("LedgerReplicaLagging", "OpenLedger")
+
+
+def test_alert_is_answered_by_the_remedies_of_its_page_not_by_when_it_fires() -> None:
+    failure = (
+        "paged at night\nLedgerReplicaLagging: replica ledger-2 of the ledger database is 900 s behind its primary"
+    )
+    best, *_ = procedures(failure, found(failure, ("alerts/ledger.md", LEDGER_ALERT), ("slots.md", SLOTS)))
+    assert best.code == "LedgerReplicaLagging"
+    assert best.likely
+    shown = "\n".join((best.text, *("\n".join(each.quotes) for each in best.more)))
+    assert "ledgerctl route --primary" in shown
+    assert "ledgerctl rebuild" in shown
+    assert "fires when" not in shown
+
+
+def test_page_of_an_alert_is_known_by_the_name_of_its_file() -> None:
+    failure = "LedgerReplicaLagging: replica ledger-2 is 900 s behind"
+    page = LEDGER_ALERT.replace("# LedgerReplicaLagging", "# A copy of the books is late")
+    best, *_ = procedures(failure, found(failure, ("alerts/LedgerReplicaLagging.md", page), cosine=0.1))
+    assert best.code == "LedgerReplicaLagging"
+
+
+def test_page_of_another_alert_is_not_proposed() -> None:
+    page = ("alerts/ledger.md", LEDGER_ALERT)
+    for failure, proposed in (
+        ("LedgerReplicaLost: a replica of the ledger database is gone from its primary database", 0),
+        ("[FIRING:1] LedgerDown critical: the ledger database and its primary are away", 0),
+        ("a replica of the ledger database is behind its primary database", 1),
+        ("LedgerStorageError: a replica of the ledger database is behind its primary database", 1),
+    ):
+        assert bool(procedures(failure, found(failure, page))) == bool(proposed), failure
+
+
+def test_short_remedy_of_an_alert_comes_with_the_steps_of_its_diagnosis() -> None:
+    failure = "LedgerDown: every replica and the primary database of the ledger are down"
+    page = """# LedgerDown
+
+## Meaning
+
+LedgerDown fires when every replica and the primary database of the ledger are down.
+
+## Diagnosis
+
+1. List the pods of the ledger with `ledgerctl pods`.
+2. Read their logs.
+
+## Mitigation
+
+Restore the last copy of the ledger.
+"""
+    best, *_ = procedures(failure, found(failure, ("alerts/down.md", page), ("slots.md", SLOTS)))
+    shown = "\n".join((best.text, *("\n".join(each.quotes) for each in best.more)))
+    assert best.text == "Restore the last copy of the ledger."
+    assert "1. List the pods" in shown
+    assert "fires when" not in shown
+
+
+def test_product_is_no_alert_and_another_alert_no_name_of_the_failure() -> None:
+    for failure, page in (
+        ("OpenLedger exited in batch 7", OPEN_LEDGER), ("LedgerPrimaryLagging: ledger-2", LEDGER_ALERT),
+        ("LedgerReplicaLaggingBadly: ledger-2", LEDGER_ALERT),
+    ):  # fmt: skip
+        made = procedures(failure, found(failure, ("ledger.md", page), cosine=0.1))
+        assert all(each.code is None for each in made), failure
 
 
 def test_two_quoted_words_name_no_failure() -> None:
@@ -440,6 +543,11 @@ With `TrinoTaskException` and `SplitLostFault` one worker has left.
 """
 
 
+def test_error_with_a_registered_name_is_named_by_the_whole_of_it() -> None:
+    assert codes_of("order refused: urn:ledger:error:limitReached: 40 orders") == ("urn ledger error limitreached",)
+    assert first_code_in(codes_of("urn:ledger:error:limitReached"), "`400 urn:ledger:error:badSum`: the sum") is None
+
+
 def test_class_that_many_sections_name_is_no_exact_name_and_the_rarest_is() -> None:
     only = "TrinoTaskException: the coordinator took too long"
     assert {each.code for each in procedures(only, found(only, ("trino.md", PLUGINS), cosine=0.2))} == {None}
@@ -494,6 +602,21 @@ def test_german_verb_is_recognised_although_its_prefix_ends_the_clause() -> None
     assert "cancel" in (english("Warum bricht die Kopie der Sicherung nachts ab?") or "")
     text = answered(question, ("suche.md", KEEPING))
     assert text.startswith("Die Suchprotokolle werden 45 Tage aufbewahrt.")
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [("Wieso wird der Broker ständig gekillt?", "The broker is killed by the kernel."),
+     ("wie resette ich den zähler", "Reset it with one command."),
+     ("der abgleich failt seit gestern, warum", "It fails when the disk is full.")],
+)  # fmt: skip
+def test_borrowed_verb_in_a_german_form_is_the_english_one(question: str, said: str) -> None:
+    assert question_terms(question, []).words_in(said)
+
+
+def test_known_german_word_is_no_borrowed_verb() -> None:
+    assert borrowed_words("gestartet") == frozenset()
+    assert borrowed_words("gecrasht") >= {"crash"}
 
 
 @pytest.mark.parametrize(

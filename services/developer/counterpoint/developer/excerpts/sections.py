@@ -1,5 +1,6 @@
 """Sections: the passages of a document under the same headings, joined from the hits of a search."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,13 @@ PROGRAMS = frozenset({"python", "javascript", "typescript"})
 STRUCTURED = frozenset({"markdown", "restructuredtext", "html", "notebook", "pdf"})
 """Types with headings."""
 FIRST = 20
+_REMEDY = re.compile(
+    r"\b(?:mitigat\w*|resol(?:ution|ve|ving)\w*|remed(?:y|ies|iation)|fix(?:es|ing)?|solutions?|workarounds?|recover\w*"
+    r"|what (?:to|can you|should you) do|how to (?:fix|react|respond|handle)|actions?|next steps"
+    r"|behebung|lösung\w*|abhilfe|maßnahmen|vorgehen|was tun|workarounds?)\b",
+    re.IGNORECASE,
+)
+"""Headings of a remedy. In runbooks it follows the meaning, the impact and the diagnosis of an alert."""
 _CELL_TEXT = "{}: {}"
 COPIES = 3
 """Number of documents with the same passage from which it is boilerplate."""
@@ -91,6 +99,17 @@ class Section:
         """The headings above it, outermost first; the document title without headings."""
         above = tuple(part for part in self.best.context.split(" > ") if part)
         return above or tuple(filter(None, [str(self.best.item.body.get("title") or "")]))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The document title, the name of its file without the ending, and the headings above it."""
+        file = self.source.rpartition("/")[2].partition(".")[0]
+        return (str(self.best.item.body.get("title") or ""), file, *self.path)
+
+    @property
+    def is_remedy(self) -> bool:
+        """Whether a heading above it, other than that of the document, announces a remedy."""
+        return any(_REMEDY.search(heading) is not None for heading in self.path[1:])
 
     def spans(self, start: int, end: int) -> tuple[tuple[Hit, Passage], ...]:
         """Return the passages that make up a span of `text`, each a part of a hit."""

@@ -10,7 +10,7 @@ from counterpoint.developer.excerpts.excerpt import HALF, Excerpt, excerpt, row_
 from counterpoint.developer.excerpts.likelihood import likelihood_model
 from counterpoint.developer.excerpts.relevance import Grade, Hit
 from counterpoint.developer.excerpts.sections import Section, mostly_documents, sections
-from counterpoint.developer.language.codes import COMMON, first_code_in, messages_quoted
+from counterpoint.developer.language.codes import COMMON, alert_in, alert_of, first_code_in, is_alert, messages_quoted
 from counterpoint.developer.language.exact_forms import exact, names_in
 from counterpoint.developer.language.kinds import OWN, OWNERSHIP, Kind
 from counterpoint.developer.language.question_terms import QuestionTerms, digits, question_terms
@@ -30,7 +30,7 @@ SHARE = 0.5
 PLACE, NUMBER = 60, 25
 """Estimated characters of a reference, and of each of its numbers."""
 STEPS = 0.3
-"""Additional score of a section with steps, for a failure."""
+"""Additional score of a section with steps or under the heading of a remedy, for a failure."""
 EXACT_CHARS_MIN = 3
 """Minimum characters of a distinguishing number, name or code."""
 LACKING_MAX = 0.2
@@ -54,11 +54,18 @@ class SectionCandidate:
     unit: float
     exact: float
     named: str | None = None
+    alert: str | None = None
 
     @property
     def instructs(self) -> bool:
-        """Whether it contains steps."""
-        return any(self.section.units[n].kind == "step" for n in self.excerpt.units)
+        """Whether it contains steps or is under the heading of a remedy."""
+        return self.section.is_remedy or any(self.section.units[n].kind == "step" for n in self.excerpt.units)
+
+    @property
+    def failure_rank(self) -> tuple[bool, float]:
+        """Sort key for a failure: a remedy on the page of its alert first, whose other sections have more of its words
+        because they say when it fires."""
+        return self.alert is not None and self.section.is_remedy, self.worth + STEPS * self.instructs
 
     @property
     def section(self) -> Section:
@@ -82,14 +89,17 @@ class SectionCandidate:
 def rank_sections(
     terms: QuestionTerms, sections: Sequence[Section], failure: bool = False
 ) -> tuple[SectionCandidate, ...]:
-    """Return the quotable sections, best first. A section that quotes the message of a `failure` names it."""
+    """Return the quotable sections, best first, without the pages of other alerts than that of a `failure`. A section
+    that quotes its message names it."""
+    if failure and (alert := alert_of(terms.text)) is not None:
+        sections = [one for one in sections if alert in one.names or not any(map(is_alert, one.names[:3]))]
     compared = sections[:COMPARED_SECTIONS]
     nearest = max((hit.features.cosine for section in compared for hit in section.found_hits), default=0.0)
     forms = {form for form in exact(terms.text) if len(form) >= EXACT_CHARS_MIN}
     codes = _distinguishing(terms.codes, compared)
     messages = _distinguishing_messages(terms.text, compared) if failure else [None] * len(compared)
     made = [
-        _candidate(terms, section, nearest, forms, codes, message)
+        _candidate(terms, section, nearest, forms, codes, message, failure)
         for section, message in zip(compared, messages, strict=True)
     ]
     return tuple(sorted((one for one in made if one is not None), key=lambda one: -one.worth))
@@ -116,11 +126,13 @@ def _candidate(
     forms: set[str],
     codes: tuple[str, ...],
     message: str | None,
+    failure: bool,
 ) -> SectionCandidate | None:
     made = excerpt(terms, section, COMPARED_CHARS)
     if made is None:
         return None
     cosine = max(hit.features.cosine for hit in section.found_hits)
+    alert = alert_in(section.names, terms.text) if failure else None
     return SectionCandidate(
         excerpt=made,
         search=max(hit.item.score or 0.0 for hit in section.found_hits),
@@ -130,7 +142,8 @@ def _candidate(
         headings=terms.share(terms.words_in(section.headings)),
         unit=made.covered,
         exact=len(forms & exact(made.text)) / len(forms) if forms else 0.0,
-        named=first_code_in(codes, f"{section.headings}\n{section.text}") or message,
+        named=alert or first_code_in(codes, f"{section.headings}\n{section.text}") or message,
+        alert=alert,
     )
 
 
@@ -159,11 +172,13 @@ def choose_excerpts(
 def _taken_excerpts(
     terms: QuestionTerms, ranked: Sequence[SectionCandidate], room: int, with_others: bool
 ) -> tuple[Excerpt, ...]:
-    """Return the excerpts of the best sections; of a section that names the failure alone, unless `with_others`."""
+    """Return the excerpts of the best sections; of a section that names the failure alone, or with the other
+    instructions for its alert, unless `with_others`."""
     first, *rest = ranked
     subject = row_subject(terms, first.section, first.excerpt.best)
-    alone = not with_others and first.named is not None
-    near = [] if alone else [one for one in rest[:BESIDE] if one.worth >= first.worth - MARGIN]
+    near = [one for one in rest[:BESIDE] if one.worth >= first.worth - MARGIN]
+    if not with_others and first.named is not None:
+        near = [one for one in near if first.alert is not None and one.alert == first.alert and one.instructs]
     taken = [excerpt(terms, first.section, int(SHARE * room if near else room) - PLACE) or first.excerpt]
     for one in near:
         left = room - sum(map(_size, taken)) - PLACE
@@ -286,7 +301,7 @@ def select(
     sought = question_terms(question, words, with_digits=not failure, common=common)
     ranked = rank_sections(sought, sections(hits, neighbours), failure)
     if failure:
-        ranked = tuple(sorted(ranked, key=lambda one: -(one.worth + STEPS * one.instructs)))
+        ranked = tuple(sorted(ranked, key=lambda one: one.failure_rank, reverse=True))
     if not ranked:
         return None
     render = attributed_text if failure else quotes_text

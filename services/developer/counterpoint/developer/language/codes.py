@@ -11,9 +11,9 @@ number of sections found. Of the 195 fixed errors of examples/recognition-traini
 in the memory of one project wrappers such as `SparkException` have."""
 
 _CODE = re.compile(
-    r"\b[A-Za-z]\w*(?:Error|Exception|Failure|Fault|Warning|Timeout|Killed|BackOff)\b"
+    r"\b[A-Za-z]\w*(?:Error|Exception|Failure|Fault|Warning|Timeout|Killed|BackOff|Down)\b"
     r"|\b[A-Z][A-Z0-9]*[-_]?\d{2,}\b|\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b"
-    r"|\bE[A-Z]{3,}\b"
+    r"|\bE[A-Z]{3,}\b|\burn:[\w.-]+:[\w.:-]*\w"
     r"|\b(?:exit(?:ed)?(?: with)?(?: exit)?[ -]?(?:code|status)|code|status|errno|signal|SQLSTATE)"
     r"[ :=]*(?:is )?[0-9A-Z]{1,6}\b"
 )
@@ -26,6 +26,12 @@ _QUOTED = re.compile(r"\"([^\"\n]{12,200})\"|“([^”\n]{12,200})”|`([^`\n]{1
 _QUOTED_WORDS_MIN = 3
 """Minimum words of a quoted message; two ("compilation error") are in many errors."""
 _MESSAGE_WORD = re.compile(r"(?<!\S)[^\W\d_]{2,}(?!\w)")
+_ALERT_LINE = re.compile(
+    r"^[ \t]*(?:\[[\w:]{1,40}\][ \t]?)?([A-Za-z][A-Za-z0-9]+)(?=:| critical\b| warning\b)", re.MULTILINE
+)
+_HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
+ALERT_PARTS_MIN = 3
+"""Minimum parts of an alert's name in camel case, since product names such as `OpenShift` have two."""
 _SPACE = re.compile(r"[\s:=]+")
 _EXIT = re.compile(r"exit(?:ed)?(?: with)?(?: exit)?[ -]?(?:code|status)", re.IGNORECASE)
 
@@ -62,6 +68,26 @@ def first_code_in(codes: tuple[str, ...], text: str) -> str | None:
     """Return the first of the codes that is a whole word of the text."""
     normalised = normalise(text)
     return next((code for code in codes if re.search(rf"(?<!\w){re.escape(code)}(?!\w)", normalised)), None)
+
+
+def alert_in(headings: Iterable[str], failure: str) -> str | None:
+    """Return the first heading that consists of the name of an alert, such as `KubePodCrashLooping`, if the failure
+    contains it."""
+    words = frozenset(re.findall(r"\w+", failure))
+    names = (heading.strip(" `*:#") for heading in headings)
+    return next((name for name in names if name in words and is_alert(name)), None)
+
+
+def alert_of(failure: str) -> str | None:
+    """Return the name of the alert with which a line of the failure begins."""
+    names = (line[1] for line in _ALERT_LINE.finditer(failure))
+    return next((name for name in names if is_alert(name) and not name.endswith(("Error", "Exception"))), None)
+
+
+def is_alert(name: str) -> bool:
+    """Return whether a text is a name in camel case like that of an alert."""
+    parts = len(_HUMP.findall(name)) if name.isalnum() else 0
+    return parts >= ALERT_PARTS_MIN or (parts > 1 and name.endswith("Down"))
 
 
 def messages_quoted(text: str, failure: str) -> frozenset[str]:

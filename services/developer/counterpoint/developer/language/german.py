@@ -29,6 +29,9 @@ _IRREGULAR = {
 _CLAUSE_END = re.compile(r"[.,;:?!\n]")
 _TOKEN = re.compile(r"(?<![\w./:@=-])[\w./:@=-]*\w")
 _VERB_ENDING = re.compile(r"(?:est|et|st|en|e|t)$")
+_LOAN = re.compile(r"(?:ge)?(\w{3,}?)(?:test|tes|te|t|en|e|st)")
+"""A borrowed verb in a German form: `failt`, `gecrasht`, `restartet`."""
+_DOUBLED = re.compile(r"(\w)\1$")
 _LINKS = ("", "s", "es", "n", "en", "e", "er")
 _LEAST = 4
 """Minimum letters of a part of a compound."""
@@ -117,6 +120,17 @@ def english_words(word: str) -> tuple[str, ...]:
         if (last := _english_of_stem(lowered[cut:])) is not None:
             return last
     return ()
+
+
+@lru_cache(maxsize=20_000)
+def borrowed_words(word: str) -> frozenset[str]:
+    """Return the English words that an unknown German word in lower case may be a form of: `fail` for `failt`, `reset`
+    for `resette`; none for a known word."""
+    form = _LOAN.fullmatch(word) if len(word) <= _MOST and not english_words(word) else None
+    if form is None:
+        return frozenset()
+    stems = {form[1], form[1].removesuffix("e"), word.removesuffix("t").removesuffix("e")}
+    return frozenset(each for stem in stems for each in (stem, _DOUBLED.sub(r"\1", stem)) if len(each) >= 3)
 
 
 def restarts(text: str) -> bool:

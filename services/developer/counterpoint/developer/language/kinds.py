@@ -33,7 +33,7 @@ _SPELLED_PERIOD = (
 KINDS = (
     _kind(
         "secret",
-        (r"\bwhat(?:['’]s| is| are)? (?:the |our )?(?:\w+ )?(?:password|passphrase|token|secret|api key)\b",
+        (r"\bwhat(?:['’]s| is| are)? (?:the |our )?(?:\w+ ){0,2}(?:password|passphrase|token|secret|api key)\b",
          r"^\W*(?:the |our )?(?:\w+ ){0,2}(?:password|passphrase|api key) (?:of|for)\b",
          r"\bwie (?:lautet|ist) .{0,30}(?:passwort|kennwort|schlüssel)\b",
          r"^\W*(?:passwort|kennwort) (?:von|für|de[rs])\b"),
@@ -132,7 +132,7 @@ PERMISSION = re.compile(
 OURS = re.compile(
     r"\b(?:who|which|what|where|when|how (?:many|much|big|large))\b[^?]{0,200}?"
     r"\b(?:(?:do|did|are|have) we (?:have|had|run|running|keep|pay|paying|own|host|hosting|store)\b(?! to\b)"
-    r"|(?:is|are|was|were) our\b)"
+    r"|(?:is|are|was|were) (?:the (?:\w+ ){1,5}(?:of|for|in|on) )?our\b)"
     r"|\bbei uns\b|\bhaben wir\b|\b(?:ist|sind|liegen|laufen|steht|stehen) unsere?\b",
     re.IGNORECASE,
 )

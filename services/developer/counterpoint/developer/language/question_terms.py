@@ -8,6 +8,7 @@ from functools import cached_property
 
 from counterpoint.developer.language.codes import codes_of
 from counterpoint.developer.language.german import (
+    borrowed_words,
     english,
     english_words,
     is_german,
@@ -21,6 +22,7 @@ from counterpoint.developer.language.words import content_words
 
 _WORD = re.compile(r"[a-zäöüß]{2,}")
 _DIGIT = re.compile(r"(?<![\w.,:/-])\d(?![\w.,:/-]|\. )")
+_VERSION = re.compile(r"(?<![\w.,:/-])v?(\d{1,4}\.\d{1,4})(?![\w:/-])")
 _JOINED = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b|\b\w*[a-z][A-Z]\w*\b|\b\w*\d\w*\b|\b\w+(?:[._/:=]\w+)+")
 
 
@@ -96,7 +98,7 @@ def question_terms(
         verbs = separated_verbs(question)
         words = [verbs.get(word, word) for word in _WORD.findall(question.lower()) if not stop_word(word)]
         synonyms = {
-            german: frozenset({german, *content_words(word), *content_words(" ".join(english_words(word)))})
+            german: frozenset({german, *content_words(word), *content_words(" ".join(translations(word)))})
             for word in words
             if (german := stem(word)) and content_words(word)
         } | {form: frozenset({form}) for word in _JOINED.findall(question) for form in content_words(word)}
@@ -111,9 +113,14 @@ def question_terms(
     return QuestionTerms(question, rare, synonyms, missing, common)
 
 
+def translations(word: str) -> tuple[str, ...]:
+    """Return the English words for a German one, or those that it may be a form of."""
+    return english_words(word) or tuple(sorted(borrowed_words(word)))
+
+
 def digits(text: str) -> frozenset[str]:
-    """Return the single digits, which distinguish rows, codes or versions."""
-    return frozenset(_DIGIT.findall(text))
+    """Return the single digits, which distinguish rows and codes, and the versions."""
+    return frozenset((*_DIGIT.findall(text), *_VERSION.findall(text)))
 
 
 def words_of(text: str) -> frozenset[str]:
