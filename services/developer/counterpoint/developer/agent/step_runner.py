@@ -29,8 +29,8 @@ from counterpoint.proto.line import ActionKind
 from counterpoint.proto.memory import Commit, Get, Write
 from counterpoint.proto.tasks import TaskDelegated
 
-CALL_S = 45.0
-"""Maximum time of one call, in seconds."""
+CALL_SHARE = 0.375
+"""Maximum share of the time limit that one call may take."""
 MAX_TOKENS = 1_200
 """Maximum output tokens of one call."""
 
@@ -142,7 +142,7 @@ class InvestigationRunner:
         try:
             reply = await self._gateway.generate(
                 self._memory, messages, key=_name(run.steps), max_tokens=MAX_TOKENS, as_json=True,
-                deadline_s=max(0.1, min(CALL_S, self._until - time.monotonic())),
+                deadline_s=max(0.1, min(CALL_SHARE * self._deadline_s, self._until - time.monotonic())),
             )  # fmt: skip
         except (Permanent, Denied, Transient) as error:
             return await self._commit_fault(run, "unavailable", f"the model was not available: {error}")
