@@ -24,7 +24,7 @@ JUDGED_BY = (
 )  # fmt: skip
 """Features that separate the same fault from a near miss in every set. Meaning and system mislead in some."""
 FOLDS = 10
-RIDGE_ORDER, RIDGE_PROBABILITY = 1.0, 80.0
+RIDGE_ORDER, RIDGE_PROBABILITY = 1.0, 110.0
 _ROUNDS = 60
 
 
