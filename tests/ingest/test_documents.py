@@ -75,9 +75,10 @@ async def kept(house: House, project: str) -> tuple[dict[str, Any] | None, str, 
 
 
 async def leaves(house: House, project: str) -> list[list[str]]:
-    """The stores that each commit of a project wrote to, in their order, between those of others: empty lists."""
+    """The stores that each commit of a project wrote to, in their order, between those of the project beside it: empty
+    lists."""
     async with house.superuser() as connection:
-        bodies = map(json.loads, await leaf_bodies(connection))
+        bodies = map(json.loads, await leaf_bodies(connection, "project = ANY ($1)", [project, f"{project}-b"]))
     return [[store for store, *_ in body.get("writes", ())] if body["project"] == project else [] for body in bodies]
 
 
