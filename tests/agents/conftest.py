@@ -3,9 +3,12 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from agents.gateway_world import Door, World, world
+from agents.gateway_world import Door, World, client, delegated, developer, gateway, world
 from agents.hook_receiver import HookReceiver, hook_receiver
 from memory_service.house import House
+
+from counterpoint.client import Gateway, Memory
+from counterpoint.manager.gateway.gateway import ModelGateway
 
 
 @pytest.fixture
@@ -28,3 +31,26 @@ async def hook() -> AsyncIterator[HookReceiver]:
     """A receiver of webhooks."""
     async with hook_receiver() as receiver:
         yield receiver
+
+
+@pytest.fixture
+async def listening(
+    request: pytest.FixtureRequest, door: Door, outside: World
+) -> AsyncIterator[tuple[str, ModelGateway]]:
+    """A gateway with the limits `OUTSIDE` of the module, and its address."""
+    async with gateway(door, request.module.OUTSIDE) as made:
+        yield made
+
+
+@pytest.fixture
+async def asking(listening: tuple[str, ModelGateway]) -> AsyncIterator[Gateway]:
+    """A client of that gateway."""
+    made = client(listening[0])
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def memory(door: Door, project: str) -> Memory:
+    """The memory of the developer that works on the task `t-1`."""
+    return developer(door, await delegated(door.house, project, "t-1"))

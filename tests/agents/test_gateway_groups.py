@@ -2,11 +2,11 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from agents.gateway_world import PRICED, UNPRICED, Door, World, client, delegated, developer, gateway
+from agents.gateway_world import PRICED, UNPRICED, Door, World
 from memory_service.house import House
 
 from counterpoint.client import Gateway, Memory
@@ -22,24 +22,6 @@ pytestmark = pytest.mark.xdist_group("litellm")  # its import takes seconds
 CALLS = 8
 OUTSIDE = ProviderLimits(models=(PRICED, UNPRICED), calls=CALLS)
 SECRET = "log in with AKIA" + "Z7QF3MPLKD2WXYTB"
-
-
-@pytest.fixture
-async def listening(door: Door, outside: World) -> AsyncIterator[tuple[str, ModelGateway]]:
-    async with gateway(door, OUTSIDE) as made:
-        yield made
-
-
-@pytest.fixture
-async def asking(listening: tuple[str, ModelGateway]) -> AsyncIterator[Gateway]:
-    made = client(listening[0])
-    yield made
-    await made.close()
-
-
-@pytest.fixture
-async def memory(door: Door, project: str) -> Memory:
-    return developer(door, await delegated(door.house, project, "t-1"))
 
 
 @pytest.fixture

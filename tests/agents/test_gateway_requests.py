@@ -1,16 +1,14 @@
 """Requests to memory of a call, and calls that rest on what was read before something changed."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from agents.gateway_world import PRICED, UNPRICED, Door, World, client, delegated, developer, gateway
+from agents.gateway_world import PRICED, UNPRICED, Door, World, delegated, developer
 from agents.test_limits import limit
 from memory_service.house import House
 
 from counterpoint.client import Gateway, Memory
-from counterpoint.manager.gateway.gateway import ModelGateway
 from counterpoint.manager.gateway.provider_limits import ProviderLimits
 from counterpoint.memory.provenance.influence import Influence
 from counterpoint.proto.errors import Denied, Transient
@@ -19,24 +17,6 @@ from counterpoint.proto.ids import derived_id
 pytestmark = pytest.mark.xdist_group("litellm")  # its import takes seconds
 QUESTION = [{"role": "user", "content": "Why did it fail?"}]
 OUTSIDE = ProviderLimits(models=(PRICED, UNPRICED), calls=1)
-
-
-@pytest.fixture
-async def listening(door: Door, outside: World) -> AsyncIterator[tuple[str, ModelGateway]]:
-    async with gateway(door, OUTSIDE) as made:
-        yield made
-
-
-@pytest.fixture
-async def asking(listening: tuple[str, ModelGateway]) -> AsyncIterator[Gateway]:
-    made = client(listening[0])
-    yield made
-    await made.close()
-
-
-@pytest.fixture
-async def memory(door: Door, project: str) -> Memory:
-    return developer(door, await delegated(door.house, project, "t-1"))
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ _EXTRA_HEADERS = ("Cookie", "X-Api-Key", "traceparent", "tracestate", "Nats-Msg-
 
 @dataclass
 class Planted:
-    """What was planted where: needles to `door: place`, and how the doors answered over HTTP."""
+    """The `door: place` of each planted needle, and the statuses with which the doors answered over HTTP."""
 
     places: dict[str, str] = field(default_factory=dict)
     statuses: list[tuple[str, int]] = field(default_factory=list)

@@ -24,8 +24,8 @@ CONTROL = "How long are orders kept?"
 
 @dataclass(frozen=True)
 class Searched:
-    """What was planted, and what of it was found in tables, in streams, in messages to receivers, and in files once
-    nothing ran any more."""
+    """The planted secrets, and those that were found: in tables, streams and messages to receivers while the house ran,
+    in files after it had stopped."""
 
     planted: Planted
     tables: Survivors
@@ -34,7 +34,7 @@ class Searched:
     files: Survivors
 
     def report(self, found: Survivors) -> str:
-        """Who survived where, by door."""
+        """Return the number of needles of each door, and where each of those that were found is."""
         found = {needle: at for needle, at in found.items() if needle != CONTROL}
         lines = sorted(f"{self.planted.places[needle]} -> {', '.join(sorted(at))}" for needle, at in found.items())
         doors = Counter(place.partition(":")[0] for place in self.planted.places.values())
