@@ -65,12 +65,6 @@ async def asking(listening: tuple[str, ModelGateway]) -> AsyncIterator[Gateway]:
     await made.close()
 
 
-@pytest.fixture
-async def memory(door: Door, project: str) -> Memory:
-    """The developer at work on a task without a budget."""
-    return developer(door, await delegated(door.house, project, "t-1"))
-
-
 async def spend(house: House, project: str, task: str = "t-1") -> dict[str, Any]:
     """What the task has spent."""
     return await house.body(project, "spend", task) or {}

@@ -32,11 +32,6 @@ async def url(door: Door, outside: World) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def memory(door: Door, project: str) -> Memory:
-    return developer(door, await delegated(door.house, project, "t-1"))
-
-
-@pytest.fixture
 async def openai(url: str, memory: Memory) -> AsyncIterator[AsyncOpenAI]:
     token = await memory.gateway_token("model")
     async with AsyncOpenAI(base_url=f"{url}/v1", api_key=token, max_retries=0) as client:

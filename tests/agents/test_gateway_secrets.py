@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
-from agents.gateway_world import EMBEDDING, Door, World, client, delegated, developer, gateway, posted, token
+from agents.gateway_world import EMBEDDING, Door, World, client, gateway, posted, token
 from flows.found_secrets import Needles, in_database
 from flows.planted_secrets import Mint
 from memory_service.house import House
@@ -26,12 +26,6 @@ async def url(door: Door, outside: World) -> AsyncIterator[str]:
     limits = ProviderLimits(embedding_models=(EMBEDDING,), search_url=outside.url)
     async with gateway(door, limits) as (address, _):
         yield address
-
-
-@pytest.fixture
-async def memory(door: Door, project: str) -> Memory:
-    """The developer at work on a task."""
-    return developer(door, await delegated(door.house, project, "t-1"))
 
 
 async def test_no_secret_of_embeddings_and_searches_is_kept(
