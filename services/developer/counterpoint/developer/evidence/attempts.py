@@ -9,6 +9,7 @@ from counterpoint.developer.evidence.alignment import align
 from counterpoint.developer.evidence.failure import Failure, failure_of_attempt
 from counterpoint.developer.evidence.likeness import (
     RECOGNISED,
+    REFUTED,
     SAME_REPORT_COSINE,
     SAME_REPORT_COVERAGE,
     Circumstances,
@@ -32,7 +33,7 @@ SIMILAR_LIMIT = 5
 IDF_ONE_IN_HUNDRED = 4.2
 """Inverse document frequency of a word in one of a hundred records."""
 LIKENESS_MIN = 0.08
-"""Minimum likeness of an earlier failure."""
+"""Minimum likeness of an earlier failure without a code in common."""
 NO_OUTCOME = frozenset({"unknown", SUPERSEDED})
 TRUSTED_REPORTERS = frozenset({"person", "system"})
 """Kinds of principals whose outcome reports are trusted."""
@@ -131,8 +132,10 @@ def rank_attempts(
     ranked = sorted(
         (name for name in likeness_by_incident if name in known), key=lambda name: -likeness_by_incident[name][0]
     )
-    offered = [name for name in ranked if LIKENESS_MIN <= likeness_by_incident[name][0] < RECOGNISED][:SIMILAR_LIMIT]
-    shown = {name for name in ranked if likeness_by_incident[name][0] >= RECOGNISED} | set(offered)
+    recognised = {name for name in ranked if likeness_by_incident[name][0] >= RECOGNISED}
+    least = {name: REFUTED if _share_code(incidents[name]) else LIKENESS_MIN for name in ranked}
+    similar = [name for name in ranked if least[name] < likeness_by_incident[name][0] < RECOGNISED][:SIMILAR_LIMIT]
+    shown = recognised.union(similar)
     attempts = [
         EarlierAttempt(
             pair.item,
@@ -152,6 +155,10 @@ def rank_attempts(
         return -one.likeness, outcome, place.get(one.incident, 0), -one.weight, -one.item.seq
 
     return tuple(sorted(attempts, key=order))
+
+
+def _share_code(pairs: Sequence["_Pair"]) -> bool:
+    return any(pair.circumstances.code is not None for pair in pairs)
 
 
 def _likenesses(
