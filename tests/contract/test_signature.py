@@ -1,5 +1,6 @@
-"""The same failure has the same signature, another failure has another ."""
+"""The same failure has the same signature, another failure has another."""
 
+import json
 import re
 import string
 
@@ -8,7 +9,8 @@ from growth import LIMIT, growth
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.proto.signature import MESSAGE_LIMIT_CHARS, TEXT_LIMIT_CHARS, headline, parameters, signature
+from counterpoint.proto.error_template import MESSAGE_LIMIT_CHARS
+from counterpoint.proto.signature import TEXT_LIMIT_CHARS, headline, parameters, signature
 
 SAME = [
     (
@@ -123,6 +125,31 @@ def test_a_template_without_a_cause_is_generic(error: str) -> None:
 )  # fmt: skip
 def test_a_template_with_a_code_a_class_or_a_cause_is_not_generic(error: str) -> None:
     assert not signature(error).generic
+
+
+RESULT = 'fatal: [{host}]: FAILED! => {{"changed": false, "msg": "{msg}", "rc": {rc}, "stderr": "{stderr}", "task": 7}}'
+
+
+def _result(msg: str = "non-zero return code", rc: int = 2, stderr: str = "", host: str = "web-3") -> str:
+    return RESULT.format(host=host, msg=msg, rc=rc, stderr=stderr)
+
+
+def test_a_result_in_json_is_what_it_says_has_failed() -> None:
+    denied, timed_out = "over ssh: Permission denied", "over ssh: Connection timed out"
+    assert signature(_result(denied)).digest == signature(_result(denied, host="db-1")).digest
+    assert signature(_result(denied)).digest != signature(_result(timed_out)).digest
+    assert headline(_result(stderr="pg_dump: no such role"))[1] == "pg_dump: no such role: rc 2"
+    assert signature(_result(denied, rc=137)).digest != signature(_result(denied, rc=2)).digest
+    assert signature(_result(rc=137)).digest != signature(_result(rc=2)).digest, "no message with a cause"
+    api = 'HTTPError: 403 Client Error: {"error": {"code": 403, "message": "the API is off"}, "id": 8}'
+    assert headline(api) == ("HTTPError", "403 Client Error: the API is off: code 403")
+
+
+@given(st.text(), st.text())
+def test_a_result_in_json_of_any_text_has_a_signature_that_can_be_stored(msg: str, stderr: str) -> None:
+    made = signature(f"FAILED! => {json.dumps({'msg': msg, 'stderr': stderr})}")
+    assert "\x00" not in made.text
+    made.text.encode()
 
 
 @given(one=st.integers(1, 99_999), other=st.integers(1, 99_999), at=st.sampled_from(["{}", "{}.", "{}: x", "{}, x"]))

@@ -1,10 +1,9 @@
 """The title of a task: one line of at most `TITLE_CHARS` characters."""
 
-import json
 import re
 from collections.abc import Iterator
 
-from counterpoint.proto.signature import headline, signature
+from counterpoint.proto.signature import headline, said_by_result
 
 TITLE_CHARS = 80
 _JOB_CHARS = 40
@@ -22,10 +21,7 @@ _PATH = re.compile(r"(?<![\w:/.])(?:[A-Za-z]:)?(?:[/\\][\w.@+-]+){2,}[/\\]?")
 _QUERY = re.compile(r"(\bhttps?://[^\s?#]+)[?#]\S*")
 _ASIDE = re.compile(r"\s*\([^()]*\)|\s*\[[^\[\]]*\]")
 _CLAUSE = re.compile(r"(?:[:;,.] |\s[-–—] )")
-_RESULT = re.compile(r"(?:(=>)\s*)?(?=\{\s*\")")
 _COLONS = re.compile(r":(?:\s*:)+(?=\s)")
-_SAID = ("msg", "message", "detail", "error", "stderr")
-"""Fields of a result in JSON that say what has failed, as Ansible and many HTTP APIs name them."""
 _NAME = re.compile(r"(?:^|[:;,.] |\s[-–—] )\S*[A-Z\d]\S*$")
 """A name at the end of a text after punctuation: the next clause belongs to it."""
 
@@ -55,7 +51,7 @@ def failure_title(job: str | None, error: str) -> str:
     name = _end_of(job, _JOB_CHARS) if job else ""
     raised, text = headline(error)
     raised = re.split(r"[.$:]+", raised)[-1] if raised else ""
-    lines = (" ".join(line.split()) for line in _said(text or "").split("\n\n")[0].splitlines())
+    lines = (" ".join(line.split()) for line in (said_by_result(text) or text).split("\n\n")[0].splitlines())
     message = _short_words(": ".join(line.rstrip(" :") for line in lines if line))
     heads = [f"{name} failed: ", f"{name}: "] if name else [""]
     whole = f"{raised}: {message}" if raised and message and not message.startswith(raised) else message or raised
@@ -66,25 +62,6 @@ def failure_title(job: str | None, error: str) -> str:
             if len(head) + len(body) <= TITLE_CHARS and (body == whole or len(head) + len(body) >= _ENOUGH_CHARS):
                 return f"{head}{body}"
     return _cut(f"{heads[-1]}{_clear(whole)}", TITLE_CHARS)
-
-
-def _said(text: str) -> str:
-    """Return a text with a result in JSON at its end replaced by what the result says has failed.
-
-    Before an arrow (`fatal: [web-3]: FAILED! => {...}`) stand only the host and the status, which are left out."""
-    start = _RESULT.search(text)
-    if start is None:
-        return text
-    try:
-        result, end = json.JSONDecoder().raw_decode(text, start.end())
-    except (ValueError, RecursionError):
-        return text
-    said = [each.strip() for name in _SAID if isinstance(each := result.get(name), str) and each.strip()]
-    if not said or text[end:].strip():
-        return text
-    telling = [each for each in said if not signature(each).generic] or said
-    before = "" if start[1] else text[: start.start()].rstrip(" :")
-    return ": ".join(dict.fromkeys((before, *telling))).removeprefix(": ")
 
 
 def _clauses(text: str) -> Iterator[str]:
