@@ -156,6 +156,27 @@ def test_of_acts_that_worked_the_most_proven_and_then_the_last_comes_first() -> 
     ]
 
 
+@pytest.mark.parametrize(
+    ("report", "want"),
+    [
+        ({"by_kind": "person"}, ["the key", "the queue"]),
+        ({"by_kind": "agent"}, ["the queue", "the key"]),
+        ({"evidence": "observed"}, ["the queue", "the key"]),
+    ],
+)
+def test_an_act_that_something_else_superseded_since_comes_after_it(report: dict[str, Any], want: list[str]) -> None:
+    """The act that worked first is more alike: without the report it comes first."""
+    first = tried("the queue", task="task-1", digest="a", cosine=1.0)
+    superseded = tried("the queue", "superseded", task="task-2", digest="b", cosine=0.995, **report)
+    assert acts(first, superseded, tried("the key", task="task-2", digest="b", cosine=0.995)) == want
+
+
+def test_an_act_that_worked_more_often_than_it_was_superseded_stays_first() -> None:
+    worked = [tried("the queue", task=f"task-{n}") for n in range(3)]
+    superseded = tried("the queue", "superseded", task="task-7")
+    assert acts(*worked, superseded, tried("the key", task="task-7")) == ["the queue", "the key"]
+
+
 def test_an_attempt_that_cannot_be_read_costs_itself() -> None:
     bad = tried("bad")
     assert acts(bad.model_copy(update={"body": {**bad.body, "at": "some day"}}), tried("good")) == ["good"]

@@ -187,10 +187,7 @@ def test_the_fix_that_is_proposed_is_named_and_of_an_unlike_failure_the_act_alon
 
 
 def test_a_fix_that_is_offered_although_its_failure_is_recognised_is_not_stated_as_a_fact() -> None:
-    task = recognised(0.9, id="claimed")
-    task["findings"]["likelihood"] = 0.6
-    cited = {"store": "attempts", "id": "claimed", "version": 1, "source_path": "attempts/claimed#tried", "start": 0}
-    task["findings"]["citations"] = [cited | {"end": 13, "quote": "Open port 53."}]
+    task = recognised(0.9, confirmed=False)
     lines = flat(shown(task))
     assert "not confirmed by a trusted person: “Open port 53.”, succeeded (reported)" in lines
     assert "fixed by" not in lines

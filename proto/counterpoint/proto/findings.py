@@ -8,7 +8,8 @@ from counterpoint.proto.messages import Id, Shape, Time
 class SimilarAttempt(Shape):
     """An earlier attempt at the same or a similar failure.
 
-    `evidence`: whether the outcome was reported by a person or observed from a run. `outcome` is `superseded` when the
+    `evidence`: whether the outcome was reported by a person or observed from a run, `confirmed` whether a trusted
+    principal reported it. `outcome` is `superseded` when the
     failure ended for another reason. `summary` is one line for a procedure of a document. `reason` and `constraints`
     are those of the override it followed; `changed` lists known differences at the recovery. `likelihood` is the
     probability that the failures have the same cause, `because` the reasons.
@@ -21,6 +22,7 @@ class SimilarAttempt(Shape):
     outcome: Literal["succeeded", "failed", "partial", "superseded", "unknown"] | str
     note: str | None = None
     evidence: Literal["reported", "observed"] | str = "reported"
+    confirmed: bool = True
     by: str
     reason: str | None = None
     constraints: tuple[str, ...] = ()

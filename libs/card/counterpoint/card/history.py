@@ -84,7 +84,7 @@ def _fixed(task: Task, fix: SimilarAttempt) -> Iterator[str]:
     """Yield the fix in one line, and its reason and constraints if the proposal does not contain them."""
     proposed = _flat(task.result or task.proposal or "")
     led = "the fix then was" if _unsure(fix) else "fixed by"
-    if led == "fixed by" and is_offer(task) and fix.id in _cited(task):
+    if led == "fixed by" and not fix.confirmed:
         led = "not confirmed by a trusted person:"
     if fix.evidence == "observed":
         led = "the job worked again after"
@@ -130,7 +130,7 @@ def _fix(task: Task) -> SimilarAttempt | None:
     """Return the first attempt that helped, preferably the proposed one, then one that a person confirmed."""
     helped = [one for one in _before(task) if one.outcome == "succeeded"]
     cited = _cited(task)
-    return min(helped, key=lambda one: (one.id not in cited, _unsure(one), one.evidence != "reported"), default=None)
+    return min(helped, key=lambda one: (one.id not in cited, _unsure(one), not one.confirmed), default=None)
 
 
 def _cited(task: Task) -> set[str]:

@@ -6,6 +6,7 @@ from math import log1p
 
 from counterpoint.client import readable
 from counterpoint.developer.evidence.alignment import align
+from counterpoint.developer.evidence.declarations import declared_same
 from counterpoint.developer.evidence.failure import Failure, failure_of_attempt
 from counterpoint.developer.evidence.likeness import (
     RECOGNISED,
@@ -24,7 +25,7 @@ from counterpoint.developer.excerpts.relevance import TRUSTED
 from counterpoint.proto.attempts import SUPERSEDED, Attempt
 from counterpoint.proto.decisions import Source
 from counterpoint.proto.findings import SimilarAttempt
-from counterpoint.proto.links import Link, Side
+from counterpoint.proto.links import Link
 from counterpoint.proto.memory import Item
 
 FINDINGS_LIMIT = 10
@@ -89,6 +90,11 @@ class EarlierAttempt:
         )
 
     @property
+    def confirmed(self) -> bool:
+        """Whether a trusted principal reported its outcome."""
+        return self.trusted and self.attempt.evidence == "reported"
+
+    @property
     def day(self) -> str:
         """The day of its outcome, else of the attempt."""
         return (self.attempt.decided_at or self.attempt.at).date().isoformat()
@@ -121,7 +127,8 @@ def rank_attempts(
     """Return the relevant attempts, ordered by the likeness of their incidents, then by outcome.
 
     These are the attempts of this task, of all recognised incidents, and of the `SIMILAR_LIMIT` most similar others.
-    Attempts without an outcome count only in their own task, proposals in shadow mode never.
+    Attempts without an outcome count only in their own task, those that another act superseded besides that act, and
+    proposals in shadow mode never.
     """
     pairs = _pairs(current, task_id, memory)
     incidents: dict[str, list[_Pair]] = {}
@@ -145,7 +152,7 @@ def rank_attempts(
             pair.in_task,
         )
         for pair in pairs
-        if pair.in_task or (pair.is_shared and pair.incident in shown)
+        if pair.in_task or (pair.incident in shown and (pair.is_shared or pair.is_superseded))
     ]
     place = {name: n for n, name in enumerate(ranked)}
 
@@ -196,6 +203,7 @@ def similar_attempts(attempts: Sequence[EarlierAttempt], limit: int = FINDINGS_L
             outcome=one.attempt.outcome,
             note=truncate(one.attempt.note) if one.attempt.note else None,
             evidence=one.attempt.evidence,
+            confirmed=one.confirmed,
             by=one.author,
             reason=one.attempt.reason,
             constraints=one.attempt.constraints,
@@ -233,6 +241,11 @@ class _Pair:
     def is_shared(self) -> bool:
         """Whether it counts for other tasks."""
         return self.attempt.outcome not in NO_OUTCOME and not self.attempt.shadow
+
+    @property
+    def is_superseded(self) -> bool:
+        """Whether another act is reported to have ended its failure."""
+        return self.attempt.outcome == SUPERSEDED and not self.attempt.shadow
 
 
 def _pairs(current: Failure, task_id: str, memory: AttemptResults) -> list[_Pair]:
@@ -298,34 +311,6 @@ def resemblance(
         added=message.added_weight,
         contains=float(message.contains),
     )
-
-
-def declared_same(links: Sequence[Link], task_id: str, current: Failure, attempt: Attempt) -> bool | None:
-    """Return whether a person declared this failure and that of `attempt` the same; None without a declaration.
-
-    This task matches a side of a pair by its id, or by signature and job. A match by signature alone counts if the
-    other side has another signature.
-    """
-    for link in sorted(links, key=lambda link: link.at, reverse=True):
-        is_top_ranked, second = link.pair
-        for mine, other in ((is_top_ranked, second), (second, is_top_ranked)):
-            if _is_other_side(other, attempt) and _is_this_side(mine, other, task_id, current):
-                return link.relation != "different"
-    return None
-
-
-def _is_this_side(side: Side, other: Side, task_id: str, current: Failure) -> bool:
-    if side.task_id == task_id:
-        return True
-    if current.digest is None or side.error_signature != current.digest or other.task_id == task_id:
-        return False
-    if current.generic or other.error_signature == current.digest:
-        return side.job is not None and side.job == current.job
-    return True
-
-
-def _is_other_side(side: Side, attempt: Attempt) -> bool:
-    return attempt.attempt_id == side.attempt_id or attempt.task_id == side.task_id
 
 
 def _log_bm25(scores: Mapping[str, float]) -> float:

@@ -7,6 +7,7 @@ from math import prod
 from counterpoint.developer.evidence.attempts import FINDINGS_LIMIT, EarlierAttempt, truncate
 from counterpoint.developer.evidence.likeness import RECOGNISED, SAME_JOB_SAME_TEMPLATE
 from counterpoint.developer.excerpts.passages import is_same_text
+from counterpoint.proto.attempts import SUPERSEDED
 
 SIMILAR_SUCCESS_LIKENESS = 0.5
 """Minimum likeness of an earlier success that counts in the confidence score."""
@@ -76,13 +77,19 @@ class Lesson:
     @property
     def confirmed(self) -> bool:
         """Whether a trusted principal reported a success."""
-        return any(one.trusted and one.attempt.evidence == "reported" for one in self.successes)
+        return any(one.confirmed for one in self.successes)
+
+    @property
+    def is_superseded(self) -> bool:
+        """Whether trusted principals reported of this failure that something else had fixed it, as often as that this
+        act had."""
+        times = sum(one.confirmed and one.recognised and one.attempt.outcome == SUPERSEDED for one in self.attempts)
+        return times > 0 and times >= len(self.proofs)
 
     @property
     def proofs(self) -> tuple[EarlierAttempt, ...]:
         """Its full successes that a trusted principal reported."""
-        reported = [one for one in self.successes if one.trusted and one.attempt.evidence == "reported"]
-        return tuple(one for one in reported if one.attempt.outcome == "succeeded")
+        return tuple(one for one in self.successes if one.confirmed and one.attempt.outcome == "succeeded")
 
     @property
     def is_trusted(self) -> bool:
@@ -118,8 +125,9 @@ def combined_likelihood(likelihoods: Sequence[float]) -> float:
 
 def lessons(attempts: Sequence[EarlierAttempt]) -> tuple[Lesson, ...]:
     """Return the acts of attempts, which are ordered by likeness: first those that worked for this failure, then those
-    that worked more than they failed, then the most similar. Of acts that a trusted principal reported to have worked
-    for the same error in the same job, the one that worked most often comes first, then the last one."""
+    that worked more than they failed, then those that were not superseded, then the most similar. Of acts that a
+    trusted principal reported to have worked for the same error in the same job, the one that worked most often comes
+    first, then the last one."""
     groups: list[list[EarlierAttempt]] = []
     for one in sorted(attempts, key=lambda one: -one.item.seq):
         for group in groups:
@@ -130,12 +138,12 @@ def lessons(attempts: Sequence[EarlierAttempt]) -> tuple[Lesson, ...]:
             groups.append([one])
     place = {one.item.id: n for n, one in enumerate(attempts)}
 
-    def order(lesson: Lesson) -> tuple[bool, bool, float, float, int]:
+    def order(lesson: Lesson) -> tuple[bool, bool, bool, float, float, int]:
         first = min(place[one.item.id] for one in lesson.successes or lesson.attempts)
         certain = [one.item.seq for one in lesson.proofs if one.likeness >= SAME_JOB_SAME_TEMPLATE]
         likely = 1.0 if certain else round(lesson.likelihood, 2)
         last = -max(certain) if certain else first
-        return not lesson.recognised, lesson.weight <= 0, -likely, -len(certain), last
+        return not lesson.recognised, lesson.weight <= 0, lesson.is_superseded, -likely, -len(certain), last
 
     return tuple(sorted((Lesson(tuple(group)) for group in groups), key=order))
 
