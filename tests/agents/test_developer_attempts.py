@@ -160,6 +160,7 @@ def test_of_acts_that_worked_the_most_proven_and_then_the_last_comes_first() -> 
     ("report", "want"),
     [
         ({"by_kind": "person"}, ["the key", "the queue"]),
+        ({"fixed_by": "nothing"}, ["the queue", "the key"]),
         ({"by_kind": "agent"}, ["the queue", "the key"]),
         ({"evidence": "observed"}, ["the queue", "the key"]),
     ],

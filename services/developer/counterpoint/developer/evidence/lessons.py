@@ -83,7 +83,10 @@ class Lesson:
     def is_superseded(self) -> bool:
         """Whether trusted principals reported of this failure that something else had fixed it, as often as that this
         act had."""
-        times = sum(one.confirmed and one.recognised and one.attempt.outcome == SUPERSEDED for one in self.attempts)
+        times = sum(
+            one.confirmed and one.recognised and one.attempt.outcome == SUPERSEDED and one.attempt.fixed_by != "nothing"
+            for one in self.attempts
+        )
         return times > 0 and times >= len(self.proofs)
 
     @property
