@@ -1,10 +1,13 @@
-"""Requests to the memory service, and the providers and receivers outside of it."""
+"""Requests to the memory service, and the providers, receivers and forges outside of it."""
 
 from collections.abc import AsyncIterator
 
 import pytest
+from agents.gateway_calls import OUTSIDE
 from agents.gateway_world import Door, World, client, delegated, developer, gateway, world
 from agents.hook_receiver import HookReceiver, hook_receiver
+from agents.issue_house import KINDS
+from agents.scripted_forge import ScriptedForge, scripted_forge
 from memory_service.house import House
 
 from counterpoint.client import Gateway, Memory
@@ -37,8 +40,8 @@ async def hook() -> AsyncIterator[HookReceiver]:
 async def listening(
     request: pytest.FixtureRequest, door: Door, outside: World
 ) -> AsyncIterator[tuple[str, ModelGateway]]:
-    """A gateway with the limits `OUTSIDE` of the module, and its address."""
-    async with gateway(door, request.module.OUTSIDE) as made:
+    """A gateway with the limits `OUTSIDE` of the module, if it has its own, and its address."""
+    async with gateway(door, getattr(request.module, "OUTSIDE", OUTSIDE)) as made:
         yield made
 
 
@@ -54,3 +57,17 @@ async def asking(listening: tuple[str, ModelGateway]) -> AsyncIterator[Gateway]:
 async def memory(door: Door, project: str) -> Memory:
     """The memory of the developer that works on the task `t-1`."""
     return developer(door, await delegated(door.house, project, "t-1"))
+
+
+@pytest.fixture(params=KINDS)
+async def forge(request: pytest.FixtureRequest) -> AsyncIterator[ScriptedForge]:
+    """A forge, of each kind."""
+    async with scripted_forge(request.param) as started:
+        yield started
+
+
+@pytest.fixture
+async def github() -> AsyncIterator[ScriptedForge]:
+    """A forge like GitHub."""
+    async with scripted_forge("github") as started:
+        yield started

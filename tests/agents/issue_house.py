@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from agents.scripted_forge import ScriptedForge
 from memory_service.fake import FakeMemory, SentMessage
 
@@ -30,6 +31,11 @@ from counterpoint.router.webhooks.issue_events import IssueEvent
 
 NOW = datetime(2026, 3, 2, 3, 0, 1, tzinfo=UTC)
 PROJECT = "orders"
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+KINDS = ("github", "gitlab", "gitea")
+SLOWER = ("github", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("gitlab", "gitea")))
+"""One dialect in the short run, all in the long one."""
+PLAN = "# Plan\n\n## Steps\n\n1. Ask @ann about #12\n2. Write it\n3. write  it\n"
 
 
 def tracker_of(forge: ScriptedForge, **fields: Any) -> Tracker:
@@ -193,6 +199,16 @@ class IssueHouse:
 
     def outcomes(self) -> list[TaskOutcomeReported]:
         return [sent.message for sent in self.memory.log if sent.type == TaskOutcomeReported.TYPE]  # type: ignore[misc]
+
+
+def house_of(forge: ScriptedForge, **fields: Any) -> IssueHouse:
+    return IssueHouse([tracker_of(forge, **fields)])
+
+
+def planned(house: IssueHouse, text: str = PLAN) -> TaskCompleted:
+    """A finished plan."""
+    house.task("plan-1", kind="plan", state="completed", waiting_for=None, resolution="planned", result=text)
+    return completed("plan-1", "planned", text)
 
 
 def _due(timer: Any) -> datetime:

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from agents.gateway_calls import call
 from agents.gateway_world import PRICED, UNPRICED, Door, World, delegated, developer, gateway
 from memory_service.house import House
 from openai import APIError, AsyncOpenAI, BadRequestError, PermissionDeniedError, UnprocessableEntityError
@@ -13,7 +14,6 @@ from openai import APIError, AsyncOpenAI, BadRequestError, PermissionDeniedError
 from counterpoint.client import Memory
 from counterpoint.manager.gateway.calls import GenerateCall, call_digest, max_call_tokens
 from counterpoint.manager.gateway.provider_limits import ProviderLimits
-from counterpoint.proto.ids import derived_id
 
 pytestmark = pytest.mark.xdist_group("litellm")  # its import takes seconds
 QUESTION: list[Any] = [{"role": "user", "content": "Why did it fail?"}]
@@ -36,12 +36,6 @@ async def openai(url: str, memory: Memory) -> AsyncIterator[AsyncOpenAI]:
     token = await memory.gateway_token("model")
     async with AsyncOpenAI(base_url=f"{url}/v1", api_key=token, max_retries=0) as client:
         yield client
-
-
-async def call_of(house: House, memory: Memory, key: str) -> dict[str, Any]:
-    """The record of a call."""
-    call_id = derived_id(memory.origin.message_id, "call", key, 0)
-    return await house.body(memory.project, "model_calls", call_id) or {}
 
 
 def keyed(key: str) -> dict[str, str]:
@@ -70,10 +64,10 @@ class TestStreams:
         )
         first = await anext(aiter(stream))
         assert (first.choices[0].delta.role, first.choices[0].delta.content) == ("assistant", "It")
-        assert (await call_of(house, memory, "k"))["state"] == "reserved"
+        assert (await call(house, memory, "k"))["state"] == "reserved"
         outside.between.set()
         assert "It" + text_of([chunk async for chunk in stream]) == outside.text.replace(" ", "")
-        assert (await call_of(house, memory, "k"))["state"] == "settled"
+        assert (await call(house, memory, "k"))["state"] == "settled"
 
     async def test_a_stream_costs_what_the_provider_counts(
         self, openai: AsyncOpenAI, outside: World, house: House, memory: Memory
@@ -83,7 +77,7 @@ class TestStreams:
         assert (chunks[-1].usage.prompt_tokens, chunks[-1].usage.completion_tokens) == (20, 5)
         assert chunks[-2].choices[0].finish_reason == "stop"
         assert Decimal(chunks[-2].counterpoint["cost_usd"]) == cost
-        kept = await call_of(house, memory, "k")
+        kept = await call(house, memory, "k")
         assert Decimal(kept["cost_usd"]) == cost
         assert kept["response"] == {"text": outside.text.replace(" ", ""), "finish": "stop"}
 
@@ -92,7 +86,7 @@ class TestStreams:
     ) -> None:
         outside.counts_tokens = False
         await streamed(openai, max_tokens=50)
-        kept = await call_of(house, memory, "k")
+        kept = await call(house, memory, "k")
         assert (kept["state"], kept["output_tokens"]) == ("settled", 50)
 
     async def test_a_repeated_key_streams_the_stored_answer_and_is_not_paid_twice(
@@ -129,7 +123,7 @@ class TestStreams:
         outside.cut = cut
         with pytest.raises(APIError, match="broke off"):
             await streamed(openai)
-        kept = await call_of(house, memory, "k")
+        kept = await call(house, memory, "k")
         assert (kept["state"], kept["cost_usd"]) == ("unknown", kept["estimate_usd"])
         assert len(outside.seen) == 1
 
@@ -163,15 +157,15 @@ class TestTools:
         asked = await openai.chat.completions.create(
             model=PRICED, messages=QUESTION, tools=[TOOL], tool_choice="auto", extra_headers=keyed("k")
         )
-        (call,) = asked.choices[0].message.tool_calls or ()
-        assert (asked.choices[0].finish_reason, call.id) == ("tool_calls", "call-1")
-        assert call.type == "function"
-        assert (call.function.name, json.loads(call.function.arguments)) == ("read_log", {"run": "r-17"})
+        (tool_call,) = asked.choices[0].message.tool_calls or ()
+        assert (asked.choices[0].finish_reason, tool_call.id) == ("tool_calls", "call-1")
+        assert tool_call.type == "function"
+        assert (tool_call.function.name, json.loads(tool_call.function.arguments)) == ("read_log", {"run": "r-17"})
         assert outside.seen[0]["tools"] == [TOOL]
         assert outside.seen[0]["tool_choice"] == "auto"
-        assert (await call_of(house, memory, "k"))["response"]["tool_calls"] == [CALLED]
+        assert (await call(house, memory, "k"))["response"]["tool_calls"] == [CALLED]
         outside.tool_calls = []
-        result: Any = {"role": "tool", "tool_call_id": call.id, "content": "No space left on device"}
+        result: Any = {"role": "tool", "tool_call_id": tool_call.id, "content": "No space left on device"}
         said = await openai.chat.completions.create(
             model=PRICED, messages=[*QUESTION, asked.choices[0].message.to_dict(), result], tools=[TOOL]
         )
@@ -189,7 +183,7 @@ class TestTools:
             arguments = "".join(part.function.arguments for part in parts if part.index == index)
             assert arguments == CALLED["function"]["arguments"]  # type: ignore[index]
         assert chunks[-1].choices[0].finish_reason == "tool_calls"
-        assert (await call_of(house, memory, "k"))["response"]["tool_calls"] == outside.tool_calls
+        assert (await call(house, memory, "k"))["response"]["tool_calls"] == outside.tool_calls
         (again, last) = await streamed(openai, tools=[TOOL])
         assert [part.id for part in again.choices[0].delta.tool_calls] == ["call-1", "call-2"]
         assert last.choices[0].finish_reason == "tool_calls"

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from agents.gateway_calls import begun, generated
 from agents.gateway_world import PRICED, UNPRICED, Door, World, delegated, developer
 from agents.test_limits import limit
 from memory_service.house import House
@@ -31,18 +32,6 @@ def requests(door: Door) -> list[str]:
 
     door.before = note
     return asked
-
-
-async def generated(asking: Gateway, memory: Memory, key: str, **more: Any) -> Any:
-    return await asking.generate(memory, QUESTION, key=key, deadline_s=20, **more)
-
-
-async def begun(outside: World, asking: Gateway, memory: Memory, key: str) -> "asyncio.Task[Any]":
-    """A call that the provider has received and does not answer yet."""
-    outside.hold.clear()
-    made = asyncio.create_task(generated(asking, memory, key))
-    await outside.arrived.wait()
-    return made
 
 
 async def change(house: House, project: str, store: str, record_id: str, setting: str) -> None:
@@ -74,7 +63,7 @@ async def test_a_call_that_waited_for_others_rests_on_the_limits_of_the_time_it_
     asking: Gateway, memory: Memory, outside: World, door: Door, project: str
 ) -> None:
     other = developer(door, await delegated(door.house, project, "t-2"))
-    first = await begun(outside, asking, other, "first")
+    first = await begun(outside, generated(asking, other, "first"))
     queried = asyncio.Event()
 
     async def note(subject: str, _: bytes) -> None:
@@ -95,7 +84,7 @@ async def test_a_call_that_waited_for_others_rests_on_the_limits_of_the_time_it_
 async def test_a_call_that_ends_while_the_same_is_looked_up_has_one_outcome(
     asking: Gateway, memory: Memory, outside: World, door: Door
 ) -> None:
-    first = await begun(outside, asking, memory, "k")
+    first = await begun(outside, generated(asking, memory, "k"))
     assert (await record(door.house, memory, "k"))["state"] == "reserved"
 
     async def finish_first(subject: str, _: bytes) -> None:
@@ -115,7 +104,7 @@ async def test_what_is_remembered_of_a_call_counts_as_read_when_it_is_settled(
 ) -> None:
     house, project = door.house, memory.project
     call_id = derived_id(memory.origin.message_id, "call", "k", 0)
-    made = await begun(outside, asking, memory, "k")
+    made = await begun(outside, generated(asking, memory, "k"))
     await change(house, project, "model_calls", call_id, "integrity = 0")
     house.restart()
     requests.clear()
@@ -138,7 +127,7 @@ async def test_a_call_above_the_label_of_its_token_is_not_settled_by_what_is_rem
     asking: Gateway, memory: Memory, outside: World, door: Door
 ) -> None:
     call_id = derived_id(memory.origin.message_id, "call", "k", 0)
-    made = await begun(outside, asking, memory, "k")
+    made = await begun(outside, generated(asking, memory, "k"))
     await change(door.house, memory.project, "model_calls", call_id, "label = 2")
     door.house.restart()
     outside.hold.set()
@@ -152,7 +141,7 @@ async def test_a_call_is_settled_in_spending_that_another_process_has_changed(
     asking: Gateway, memory: Memory, outside: World, door: Door, requests: list[str], also: bool
 ) -> None:
     house, project = door.house, memory.project
-    made = await begun(outside, asking, memory, "k")
+    made = await begun(outside, generated(asking, memory, "k"))
     if also:
         lifted = """version = version + 1, body = body || '{"lifted_tokens": 1000, "spent_tokens": 7, "calls": 3}'"""
         await change(house, project, "spend", "t-1", lifted)
@@ -188,7 +177,7 @@ async def test_a_settlement_without_a_reply_is_not_counted_twice(
     asking: Gateway, memory: Memory, outside: World, door: Door, requests: list[str]
 ) -> None:
     house, project = door.house, memory.project
-    made = await begun(outside, asking, memory, "k")
+    made = await begun(outside, generated(asking, memory, "k"))
     lost = list[str]()
 
     async def lose(subject: str, body: bytes) -> None:

@@ -1,111 +1,20 @@
 """A model in the lane of failures: what it proposes is judged by the rules, whose own result is kept beside it."""
 
 import json
-import random
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from agents.developer_memory import START
 from agents.obedient import call, proposal
-from agents.test_rag_steps import Book, Killed
+from agents.question_runs import Book
+from agents.scripted_model import ACT, ERROR, FAILURE, Scripted, delivered, failure, proposes, shelf_of
 from prometheus_client import REGISTRY
 
-from counterpoint.client import Gateway
-from counterpoint.client.gateway import Generated, Usage
-from counterpoint.developer.agent import investigation as limits
 from counterpoint.developer.agent import prompt as prompts
-from counterpoint.developer.handlers import OFFLINE, handle_delegated
-from counterpoint.developer.settings import Deadlines
-from counterpoint.proto.errors import CounterpointError, Denied, Permanent, Problem, Transient
-from counterpoint.proto.memory import Commit
-from counterpoint.proto.tasks import JobRef, SubmitTask, Target, TaskDelegated, TaskWorked
-
-FAILURE = "fetch_orders of orders_ingest cannot resolve ldap.internal"
-ERROR = "could not resolve ldap.internal: DNS lookup timed out after 5 s"
-RUNBOOK = """# Name resolution
-
-When orders_ingest cannot resolve ldap.internal, the resolver of the cluster has lost its cache.
-
-1. Restart the resolver with `systemctl restart named`.
-2. Check that `dig ldap.internal` answers.
-"""
-ACT = "Restart the resolver with `systemctl restart named`."
-OTHERS = {
-    "coffee.md": "The coffee machine is descaled on Mondays.",
-    "warehouse.md": "# Warehouse\n\n- Flush the name cache of the ldap.internal hosts with `nscd -i hosts`.\n",
-}
-Script = Callable[[Sequence[Mapping[str, str]]], str] | str | CounterpointError
-
-
-class Scripted(Gateway):
-    """A gateway whose model follows a script: the replies in their order, the last one for ever. Outcomes are kept by
-    their keys, as the real one keeps them; `asked` are the prompts that went outside."""
-
-    def __init__(self, *script: Script, finish: str = "stop") -> None:
-        super().__init__("http://nowhere", model="m")
-        self.script = list(script)
-        self.finish = finish
-        self.asked: list[Sequence[Mapping[str, str]]] = []
-        self.kept: dict[str, tuple[Any, Generated]] = {}
-        self.after: Callable[[str], Any] = lambda what: None
-
-    async def generate(  # type: ignore[override]
-        self, holder: Any, messages: Sequence[Mapping[str, str]], *, key: str, deadline_s: float, **more: Any
-    ) -> Generated:
-        assert deadline_s > 0
-        if key in self.kept:
-            known, reply = self.kept[key]
-            if known != messages:
-                raise Permanent("key_reused", (Problem(field="key", problem="was used for another request"),))
-            return reply
-        self.asked.append(messages)
-        said = self.script.pop(0) if len(self.script) > 1 else self.script[0]
-        if isinstance(said, CounterpointError):
-            raise said
-        text = said if isinstance(said, str) else said(messages)
-        self.kept[key] = messages, Generated(text=text, finish=self.finish, usage=Usage(model="m", input_tokens=1))
-        self.after("model")
-        return self.kept[key][1]
-
-
-def shelf_of(documents: Mapping[str, str] = OTHERS, **integrity: int) -> Book:
-    """A memory with the runbook and other documents, and the record of the task."""
-    made = Book()
-    made.ingest("runbook.md", RUNBOOK)
-    for name, text in documents.items():
-        made.ingest(name, text, integrity.get(name.partition(".")[0], 2))
-    made.put("tasks", "t", {"task_id": "t"})
-    return made
-
-
-def failure(**fields: Any) -> TaskDelegated:
-    """A failure, delegated."""
-    more = {name: fields.pop(name) for name in ("purpose", "attempt", "constraints", "objections") if name in fields}
-    given = {"description": FAILURE, "error_message": ERROR, **fields}
-    values: dict[str, Any] = {
-        "task_id": "t", "project": "shop", "session_id": "s", "attempt": 1, "lane": "investigate", "after": ("before",),
-        "task": SubmitTask(kind="troubleshoot", **given), **more,
-    }  # fmt: skip
-    return TaskDelegated.model_validate(values)
-
-
-async def delivered(
-    shelf: Book, gateway: Gateway = OFFLINE, message: TaskDelegated | None = None, deadline_s: float = 60.0
-) -> TaskWorked:
-    """One delivery, as the bus takes it: the handler, then its commit. Its result."""
-    memory = shelf.delivered("message", "t")
-    deadlines = Deadlines(investigation_s=deadline_s)
-    await memory.step(await handle_delegated(message or failure(), memory, gateway, None, deadlines))
-    return shelf.worked()
-
-
-def proposes(has: str = "Restart", **parts: str) -> Script:
-    """A model that proposes a line of a document."""
-    return lambda messages: proposal(messages, has=has, **parts)
+from counterpoint.developer.handlers import OFFLINE
+from counterpoint.proto.errors import Transient
+from counterpoint.proto.tasks import JobRef, Target, TaskDelegated
 
 
 async def test_a_supported_proposal_takes_the_place_of_that_of_the_rules_which_is_kept_beside_it() -> None:
@@ -364,144 +273,6 @@ async def test_every_tool_is_a_query_and_shows_what_it_finds() -> None:
     assert stores == {"actions", "checkpoints", "attempts"}
 
 
-@pytest.mark.parametrize(
-    ("script", "why"),
-    [
-        ((Transient("the provider returned HTTP 429"),), "not available: the provider returned HTTP 429"),
-        ((Denied("budget", "0.1 USD"),), "not available"),
-        ((Denied("label", "clearance"),), "not available"),
-        ((Permanent("unknown_outcome"),), "not available"),
-        ((call("runs"), Transient("the provider is not reachable")), "not reachable"),
-        (("I cannot help with that.",), "not a JSON object"),
-        (("",), "the reply is empty"),
-        (('{"tool": ',), "not a JSON object"),
-        (('{"tool": "search", "arguments": {"text": NaN}}',), "not a JSON object"),
-        (('{"hypothesis": "x"}',), "neither a tool nor a proposal"),
-        (("[" * 5000 + "{}",), "neither a tool nor a proposal"),
-        ((call("override", instruction="x"),), "there is no such tool"),
-        ((call("search"),), "the arguments of search are text"),
-        ((call("search", text="x", project="other"),), "the arguments of search are text"),
-        ((call("runs"),), "this call was made before"),
-    ],
-)
-async def test_each_fault_ends_in_the_result_of_the_rules_with_a_caveat(script: tuple[Script, ...], why: str) -> None:
-    rules, model = await delivered(shelf_of()), Scripted(*script)
-    worked = await delivered(shelf_of(), model)
-    assert (worked.outcome, worked.text, worked.confidence) == (rules.outcome, rules.text, rules.confidence)
-    assert worked.findings.caveats[:-1] == rules.findings.caveats
-    assert why in worked.findings.caveats[-1]
-    assert len(model.asked) <= 1 + limits.MAX_PROBLEMS
-
-
-async def test_a_reply_that_is_cut_off_is_no_reply() -> None:
-    worked = await delivered(shelf_of(), Scripted(proposes(), finish="length"))
-    assert "the reply was cut off" in worked.findings.caveats[-1]
-
-
-async def test_a_model_that_only_looks_ends_at_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    number = iter(range(100))
-    model = Scripted(lambda messages: call("search", text=f"words {next(number)}"))
-    worked = await delivered(shelf_of(), model)
-    assert len(model.asked) == limits.MAX_TURNS
-    assert "no tool calls are left" in worked.findings.caveats[-1]
-    monkeypatch.setattr(limits, "MAX_PROBLEMS", 100)
-    worked = await delivered(shelf_of(), again := Scripted(lambda messages: call("search", text=f"{next(number)}")))
-    assert len(again.asked) == limits.MAX_TURNS
-    assert "it made no supported proposal in 8 turns" in worked.findings.caveats[-1]
-    monkeypatch.setattr(limits, "BUDGET_CHARS", 10)
-    worked = await delivered(shelf_of(), short := Scripted(lambda messages: call("search", text=f"{next(number)}")))
-    assert len(short.asked) == 1
-    assert "have reached 10 characters" in worked.findings.caveats[-1]
-
-
-async def test_without_time_no_model_is_asked() -> None:
-    model = Scripted(proposes())
-    late = await delivered(shelf_of(), model, failure(deadline=START - timedelta(days=1000)))
-    none = await delivered(shelf_of(), model, deadline_s=0.0)
-    assert not model.asked
-    assert late.findings.caveats[-1] == none.findings.caveats[-1]
-    assert "the time limit was reached" in none.findings.caveats[-1]
-
-
-async def test_a_reply_that_memory_refuses_to_keep_is_not_handed_out() -> None:
-    shelf = shelf_of()
-
-    def refuses(commit: Commit) -> CounterpointError | None:
-        said = "secret words" in str([write.body for write in commit.writes])
-        return Permanent("sensitive", (Problem(field="turns", problem="a key"),)) if said else None
-
-    shelf.refuses = refuses
-    worked = await delivered(shelf, Scripted(proposes(cause="secret words [2].")))
-    assert "memory does not keep its reply: sensitive" in worked.findings.caveats[-1]
-    assert worked.text == (await delivered(shelf_of())).text
-
-
-COURSES: dict[str, tuple[Script, ...]] = {
-    "proposed": (call("search", text="flush the name cache"), call("runs"), proposes("Flush the name cache")),
-    "unusable": (call("runs"), "nothing", "nothing"),
-    "gone": (call("runs"), Transient("away")),
-}
-
-
-@pytest.mark.parametrize("name", COURSES)
-async def test_killed_anywhere_it_goes_on_and_nothing_is_paid_twice(name: str) -> None:
-    script = COURSES[name]
-    whole, model, passes = shelf_of(), Scripted(*script), Counter[str]()
-    whole.before = whole.after = model.after = lambda what: passes.update(["all"])
-    worked = await delivered(whole, model)
-    assert passes["all"] >= 15
-    for kill in range(passes["all"]):
-        shelf, again, left = shelf_of(), Scripted(*script), iter(range(kill, -1, -1))
-
-        def passed(what: str, left: Any = left) -> None:
-            if next(left, None) == 0:
-                raise Killed
-
-        shelf.before = shelf.after = again.after = passed
-        with pytest.raises(Killed):
-            await delivered(shelf, again)
-        assert await delivered(shelf, again) == worked, kill
-        assert shelf.steps == whole.steps
-        assert [each.decision for each in shelf.decisions()] == [each.decision for each in whole.decisions()]
-        assert len(shelf.line()) == len(whole.line())
-        if name != "gone":
-            assert len(again.asked) == len(model.asked), kill
-
-
-async def test_evidence_that_is_gone_after_a_kill_is_not_cited() -> None:
-    shelf, model = shelf_of(), Scripted(proposes())
-
-    def after(what: str) -> None:
-        if what == "commit" and shelf.steps[-1] == "01-turn":
-            raise Killed
-
-    shelf.after = after
-    with pytest.raises(Killed):
-        await delivered(shelf, model)
-    shelf.after = lambda what: None
-    for chunk in [each for each in shelf.kept("chunks") if each.startswith("runbook.md")]:
-        shelf.drop("chunks", chunk)
-    worked = await delivered(shelf, model)
-    assert ACT not in (worked.text or "")
-    assert "what it cited has changed" in worked.findings.caveats[-1]
-    assert len(model.asked) == 1
-
-
-async def test_a_call_whose_prompt_has_changed_after_a_kill_is_not_made_again() -> None:
-    shelf, model = shelf_of(), Scripted(proposes())
-
-    def killed(what: str) -> None:
-        raise Killed
-
-    model.after = killed
-    with pytest.raises(Killed):
-        await delivered(shelf, model)
-    shelf.ingest("runbook.md", RUNBOOK.replace("Restart", "Reload"))
-    worked = await delivered(shelf, model)
-    assert "key_reused" in worked.findings.caveats[-1]
-    assert len(model.asked) == 1
-
-
 async def test_turns_and_endings_are_counted() -> None:
     def counts() -> list[float]:
         turns = [("investigation_turns", {"usable": each}) for each in ("yes", "no")]
@@ -511,53 +282,3 @@ async def test_turns_and_endings_are_counted() -> None:
     before = counts()
     await delivered(shelf_of(), Scripted("prose", call("runs"), proposes()))
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 2, 1]
-
-
-REPLIES: tuple[Script, ...] = (
-    call("search", text="name cache"), call("runs"), call("runs"), call("attempts", text="dns"), call("no_such_tool"),
-    "prose", "", '{"tool"', proposes(), proposes("Flush the name cache"), proposes("coffee"),
-    json.dumps({"proposal": {"action": "Reboot everything [2]."}}), Transient("the provider returned HTTP 429"),
-    Denied("budget", "0.1 USD"), Permanent("unknown_outcome"),
-)  # fmt: skip
-
-
-async def chaos(seed: int) -> None:
-    """A run of random replies and faults, killed at random: it ends once, within its limits, as the rules decide."""
-    dice = random.Random(seed)
-    script = [dice.choice(REPLIES) for _ in range(limits.MAX_TURNS)]
-    rules = await delivered(shelf_of())
-    shelf, model = shelf_of(), Scripted(*script)
-    kills = dice.randrange(6)
-
-    def perhaps_killed(what: str) -> None:
-        nonlocal kills
-        if kills and dice.random() < 0.15:
-            kills -= 1
-            raise Killed
-
-    shelf.before = shelf.after = model.after = perhaps_killed
-    while not any(each["type"] == TaskWorked.TYPE for each in shelf.sent):
-        with suppress(Killed):
-            await delivered(shelf, model)
-    worked, run = shelf.worked(), shelf.items("checkpoints")[0].body
-    assert (worked.outcome, worked.confidence) == (rules.outcome, rules.confidence)
-    assert len(run["turns"]) <= limits.MAX_TURNS
-    assert len(model.kept) <= limits.MAX_TURNS
-    prompts_sent = [json.dumps(prompt) for prompt in model.asked]
-    faults = sum(isinstance(each, CounterpointError) for each in script)
-    assert len(prompts_sent) - len(set(prompts_sent)) <= faults, "no prompt is paid twice"
-    assert len(shelf.kept("attempts")) == 1
-    assert len(shelf.line()) == len(shelf.decisions()) + 1 == len(set(shelf.steps)) + 3
-    if run["ending"] != "proposed":
-        assert worked.text == rules.text
-
-
-@pytest.mark.parametrize("seed", range(40))
-async def test_random_faults_and_kills_end_within_the_limits(seed: int) -> None:
-    await chaos(seed)
-
-
-@pytest.mark.slow
-async def test_five_hundred_random_faults_and_kills_end_within_the_limits() -> None:
-    for seed in range(40, 540):
-        await chaos(seed)

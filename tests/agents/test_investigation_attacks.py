@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from agents.developer_memory import START
 from agents.obedient import obeys
-from agents.test_investigation import ERROR, FAILURE, Scripted, delivered, failure, shelf_of
-from agents.test_rag_steps import Book
+from agents.question_runs import Book
+from agents.scripted_model import ERROR, FAILURE, Scripted, delivered, failure, shelf_of
 
 from counterpoint.developer.agent import judge
 from counterpoint.proto.decisions import DecisionMade

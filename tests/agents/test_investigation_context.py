@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from agents.developer_memory import START, by_words
 from agents.obedient import call
-from agents.test_investigation import ERROR, Scripted, delivered, proposes, shelf_of
-from agents.test_rag_steps import Book, Killed
+from agents.question_runs import Book, Killed
+from agents.scripted_model import ERROR, Scripted, delivered, proposes, shelf_of
 
 from counterpoint.developer.agent import context
 

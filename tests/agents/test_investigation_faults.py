@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from agents.gateway_world import PRICED, Door, World, client, delegated, gateway
 from agents.obedient import call, proposal
-from agents.test_investigation import ERROR, FAILURE, OTHERS, RUNBOOK
+from agents.scripted_model import ERROR, FAILURE, OTHERS, RUNBOOK
 from agents.test_rag_checkpoints import memory as delivery
 from memory_service.house import House
 from starlette.responses import JSONResponse, Response

@@ -1,11 +1,22 @@
 """Approvals in the workflow: what is held, and what becomes of it when a person has decided or nobody has."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from agents.approval_house import (
+    ASKING,
+    HOUR,
+    REFUSED,
+    approvals,
+    decide,
+    over_limit,
+    pending,
+    proposed,
+    spending,
+    tell,
+)
 from agents.manager_house import PROJECT, House
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,89 +26,8 @@ from counterpoint.client import record
 from counterpoint.guard.policy import ApprovalPolicy, policy
 from counterpoint.manager.gateway.ledger import SpendRecord
 from counterpoint.manager.gateway.lifts import CALLS, CountedSpend, lifts_for
-from counterpoint.proto.approvals import (
-    Approval,
-    ApprovalDecided,
-    ApprovalDecision,
-    ApprovalRequested,
-    RefusedCall,
-    artifact_sha256,
-)
-from counterpoint.proto.ids import new_id
-from counterpoint.proto.messages import Message
-from counterpoint.proto.tasks import ENDED, TaskCompleted, TaskDelegated, TaskDue, TaskEscalated, TaskProposed
-
-REFUSED = RefusedCall(usd=Decimal("0.004"), tokens=1200)
-ASKING = ApprovalPolicy.model_validate(
-    {
-        "expires_s": 3600,
-        "over": {"erasure": 1000, "take_back": 1000},
-        "acts": {
-            "spend": {"supervised": "ask", "milestone": "ask", "autonomous": "refuse"},
-            "proposal": {"supervised": "ask", "milestone": "allow", "autonomous": "allow"},
-            "document": {"supervised": "allow", "milestone": "allow", "autonomous": "allow"},
-            "web": {"supervised": "ask", "milestone": "allow", "autonomous": "refuse"},
-        },
-    }
-)
-REMINDING = ASKING.model_copy(update={"remind_s": (600, 1800)})
-HOUR = 3600
-
-
-def approvals(house: House) -> list[Approval]:
-    """All approvals, oldest first."""
-    return sorted((record(item, Approval) for item in house.items("approvals")), key=lambda each: each.approval_id)
-
-
-def pending(house: House) -> Approval:
-    """The approval that the task waits for."""
-    waiting = house.task().approval
-    assert waiting is not None
-    (found,) = [each for each in approvals(house) if each.approval_id == waiting.approval_id]
-    assert (waiting.artifact_sha256, waiting.expires_at) == (found.artifact_sha256, found.expires_at)
-    return found
-
-
-def decide(house: House, decision: str = "approved", by: str = "ana", told: bool = True) -> str | None:
-    """A person decides, as the router writes it; `told` delivers the message to the manager."""
-    approval = pending(house)
-    given = ApprovalDecision(decision=decision, artifact_sha256=approval.artifact_sha256, reason="seen")
-    decided = approval.decided(given, by, "person", house.now)
-    house.put("approvals", approval.approval_id, decided.model_dump(mode="json", exclude_none=True), author="router")
-    return tell(house, decided) if told else None
-
-
-def tell(house: House, approval: Approval, decision: Any = None) -> str:
-    message = ApprovalDecided(
-        approval_id=approval.approval_id,
-        decision=decision or approval.decision,
-        artifact_sha256=approval.artifact_sha256,
-        by=approval.decided_by or "nobody",
-        task_id="t1",
-    )
-    return house.deliver(message)
-
-
-def spending(house: House, **fields: Any) -> None:
-    """Store what the task has spent, and the call that was refused."""
-    spent = {"task_id": "t1", "limit_usd": "0.01", "spent_usd": "0.008", "refused": REFUSED.model_dump(mode="json")}
-    house.put("spend", "t1", spent | fields)
-
-
-def over_limit(autonomy: str = "supervised", **fields: Any) -> House:
-    """A question whose model call was refused, answered by quotes."""
-    house = House(approvals=ASKING)
-    house.route(kind="question", autonomy=autonomy)
-    spending(house, **fields)
-    house.developer("answered", text="Quotes say so.")
-    return house
-
-
-def proposed(autonomy: str = "supervised") -> House:
-    house = House(approvals=ASKING)
-    house.route(autonomy=autonomy)
-    house.developer("proposed", text="restart the service")
-    return house
+from counterpoint.proto.approvals import ApprovalDecision, ApprovalRequested, RefusedCall, artifact_sha256
+from counterpoint.proto.tasks import TaskCompleted, TaskDelegated, TaskEscalated, TaskProposed
 
 
 class TestSpend:
@@ -206,7 +136,7 @@ class TestProposals:
         offered = house.last(TaskProposed)
         assert (offered.proposal, offered.artifact_sha256) == (
             "restart the service",
-            pending_sha("restart the service"),
+            artifact_sha256("restart the service"),
         )
         assert (house.task().waiting_for, approvals(house)[0].state) == ("outcome", "applied")
 
@@ -304,103 +234,6 @@ class TestProposals:
         assert house.task().waiting_for == "outcome"
 
 
-def pending_sha(text: str) -> str:
-    return artifact_sha256(text)
-
-
-class Killed(BaseException):
-    """The end of the manager's process."""
-
-
-@dataclass
-class Mortal(House):
-    """A house whose manager dies at request `dies_at` of a delivery, before memory has it or after it has answered."""
-
-    dies_at: int | None = None
-    answered: bool = False
-
-    async def transport(self, subject: str, body: bytes, timeout_s: float) -> bytes:
-        if self.dies_at is not None:
-            self.dies_at -= 1
-        dies = self.dies_at == 0
-        if dies and not self.answered:
-            raise Killed
-        reply = await super().transport(subject, body, timeout_s)
-        if dies:
-            raise Killed
-        return reply
-
-    def deliver(self, message: Message, message_id: str | None = None, version: int | None = None) -> str:
-        message_id = message_id or new_id()
-        try:
-            return super().deliver(message, message_id, version)
-        except Killed:
-            return super().deliver(message, message_id, version)
-
-
-@pytest.mark.parametrize("answered", [False, True])
-@pytest.mark.parametrize("dies_at", range(1, 8))
-@pytest.mark.parametrize("dies_in", ["hold", "approve", "reject", "expire", "change"])
-def test_a_manager_killed_at_any_request_asks_and_acts_once(dies_in: str, dies_at: int, answered: bool) -> None:
-    house = Mortal(approvals=ASKING, answered=answered)
-    house.route(kind="question")
-    spending(house)
-    house.dies_at = dies_at if dies_in == "hold" else None
-    house.developer("answered", text="Quotes say so.")
-    house.dies_at = dies_at if dies_in != "hold" else None
-    match dies_in:
-        case "hold" | "approve":
-            decide(house)
-        case "reject":
-            decide(house, "rejected")
-        case "expire":
-            house.wait(HOUR)
-        case _:
-            decide(house, told=False)
-            spending(house, limit_usd="0.009", refused=None)
-            tell(house, approvals(house)[0])
-    spend = record(house.item("spend", "t1"), SpendRecord)  # type: ignore[arg-type]
-    names, states = house.names(), sorted(each.state for each in approvals(house))
-    expected: dict[str, tuple[list[str], str, str, list[str]]] = {
-        "hold": (["applied"], "0.02", "working", ["TaskResumed", "TaskDelegated"]),
-        "approve": (["applied"], "0.02", "working", ["TaskResumed", "TaskDelegated"]),
-        "reject": (["rejected"], "0", "completed", ["TaskResumed", "TaskCompleted"]),
-        "expire": (["expired"], "0", "completed", ["TaskResumed", "TaskCompleted"]),
-        "change": (["outdated", "pending"], "0", "input_required", ["ApprovalRequested"]),
-    }
-    asked = ["TaskDelegated", "ApprovalRequested", "TaskEscalated"]
-    known, lifted, state, sent = expected[dies_in]
-    assert (states, spend.lifted_usd, house.task().state) == (known, Decimal(lifted), state)
-    assert names == [*asked, *sent]
-
-
-@given(
-    steps=st.lists(st.sampled_from(["propose", "stop", "approve", "reject", "wait", "override", "fail"]), max_size=12)
-)
-def test_whatever_happens_the_transitions_are_legal_and_nothing_is_offered_unapproved(steps: list[str]) -> None:
-    house = House(approvals=ASKING)
-    house.route()
-    for step in steps:
-        task = house.task()
-        match step:
-            case "propose" if house.work_under_way():
-                house.developer("proposed")
-            case "stop" if house.work_under_way():
-                house.developer("stopped")
-            case "approve" | "reject" if task.waiting_for == "approval" and pending(house).state == "pending":
-                decide(house, {"approve": "approved", "reject": "rejected"}[step])
-            case "wait":
-                house.wait(HOUR)
-            case "override":
-                house.override()
-            case "fail" if task.waiting_for == "outcome":
-                house.outcome("failed")
-    states = [each.state for each in approvals(house)]
-    assert house.names().count("TaskProposed") == states.count("applied")
-    waiting = house.task().waiting_for == "approval" and house.task().state not in ENDED
-    assert states.count("pending") == int(waiting)
-
-
 @given(
     cap=st.integers(0, 100),
     used=st.integers(0, 120),
@@ -445,93 +278,6 @@ def test_a_policy_that_would_open_a_hard_limit_is_refused(acts: dict[str, Any], 
         ApprovalPolicy.model_validate(whole | {"projects": {"orders": acts}})
 
 
-def reminded(house: House) -> list[tuple[str, int]]:
-    requests = [sent.message for sent in house.log if isinstance(sent.message, ApprovalRequested)]
-    return [(each.approval_id, each.reminder) for each in requests]
-
-
-def tool_refused() -> House:
-    """A task of which a call of a tool of ines was refused, and about which a person is asked."""
-    house = House(approvals=REMINDING)
-    house.route(budget={"usd": "0.01"})
-    refused = REFUSED.model_copy(update={"principal": "ines"}).model_dump(mode="json")
-    spending(house, refused=None, tool_refused=refused)
-    house.deliver(TaskDue(task_id="t1", timer="tool_refused"))
-    return house
-
-
-class TestReminders:
-    def test_the_request_is_repeated_at_the_times_of_the_policy_until_the_end(self) -> None:
-        house = House(approvals=REMINDING)
-        house.route()
-        house.developer("proposed", text="restart the service")
-        approval_id, counts = pending(house).approval_id, []
-        for seconds in (599, 1, 1199, 1, 1799):
-            house.wait(seconds)
-            counts.append([number for _, number in reminded(house)])
-        assert counts == [[0], [0, 1], [0, 1], [0, 1, 2], [0, 1, 2]]
-        assert {each for each, _ in reminded(house)} == {approval_id}
-        assert house.task().waiting_for == "approval"
-        house.wait(1)
-        assert (house.task().waiting_for, approvals(house)[0].state) == ("override", "expired")
-
-    def test_a_decided_approval_is_not_repeated(self) -> None:
-        house = House(approvals=REMINDING)
-        house.route()
-        house.developer("proposed", text="restart the service")
-        house.wait(700)
-        decide(house)
-        house.wait(HOUR)
-        assert [number for _, number in reminded(house)] == [0, 1]
-
-    def test_a_decision_that_the_manager_has_not_heard_of_is_not_repeated(self) -> None:
-        house = House(approvals=REMINDING)
-        house.route()
-        house.developer("proposed", text="restart the service")
-        decide(house, told=False)
-        house.wait(700)
-        assert [number for _, number in reminded(house)] == [0]
-
-    def test_a_refused_call_of_a_tool_is_reminded_of_while_the_task_goes_on(self) -> None:
-        house = tool_refused()
-        (waiting,) = approvals(house)
-        house.wait(599)
-        house.override()
-        house.wait(1)
-        assert reminded(house) == [(waiting.approval_id, 0), (waiting.approval_id, 1)]
-        assert any("reminder 1: nobody has decided" in each.reasoning for each in house.line())
-        house.wait(HOUR)
-        assert [number for _, number in reminded(house)] == [0, 1, 2]
-
-    def test_a_manager_that_was_down_for_both_reminders_sends_the_last(self) -> None:
-        house = tool_refused()
-        house.now += timedelta(seconds=2000)
-        house.wait(HOUR)
-        assert [number for _, number in reminded(house)] == [0, 2]
-
-    @pytest.mark.parametrize("how", ["decided", "ended", "another"])
-    def test_an_approval_for_a_tool_that_no_longer_waits_is_not_reminded_of(self, how: str) -> None:
-        house = tool_refused()
-        (waiting,) = approvals(house)
-        if how == "ended":
-            house.cancel()
-        elif how == "decided":
-            given = ApprovalDecision(decision="rejected", artifact_sha256=waiting.artifact_sha256, reason="too dear")
-            after = waiting.decided(given, "ana", "person", house.now)
-            house.put("approvals", waiting.approval_id, after.model_dump(mode="json", exclude_none=True))
-        else:
-            spent = house.item("spend", "t1")
-            assert spent is not None
-            house.put("spend", "t1", spent.body | {"tool_approval": "a-2"})
-        house.wait(HOUR)
-        assert [number for _, number in reminded(house)] == [0]
-
-    @pytest.mark.parametrize("remind_s", [(3600,), (900, 600)])
-    def test_a_reminder_at_the_end_or_out_of_order_is_refused(self, remind_s: tuple[int, ...]) -> None:
-        with pytest.raises(ValidationError, match="remind_s: must rise, and end before expires_s"):
-            ApprovalPolicy.model_validate(ASKING.model_dump() | {"remind_s": remind_s})
-
-
 def test_a_project_may_differ() -> None:
     rules = {"proposal": {"supervised": "ask", "milestone": "ask", "autonomous": "ask"}}
     changed = ApprovalPolicy.model_validate(policy().approvals.model_dump() | {"projects": {"orders": rules}})
@@ -567,66 +313,3 @@ def test_a_text_that_is_not_the_one_that_was_hashed_is_never_offered() -> None:
     tell(house, altered)
     assert "TaskProposed" not in house.names()
     assert house.last(TaskEscalated).code == "not_approved"
-
-
-class TestWeb:
-    QUERY = "What is the latest version of Airflow?"
-
-    def wants(self, autonomy: str = "supervised", **more: Any) -> House:
-        """A question that memory cannot answer and for which the developer would search the web."""
-        house = House(approvals=ASKING)
-        house.route(kind="question", autonomy=autonomy)
-        rule = house.last(TaskDelegated).web
-        more = {"wanted_search": self.QUERY, "code": "insufficient_evidence", **more} if rule == "ask" else more
-        house.developer("stopped", **{"code": "insufficient_evidence", **more})
-        return house
-
-    def test_the_developer_is_told_the_rule_for_the_autonomy_of_the_task(self) -> None:
-        for autonomy, rule in (("supervised", "ask"), ("milestone", "allow"), ("autonomous", "refuse")):
-            house = House(approvals=ASKING)
-            house.route(kind="question", autonomy=autonomy)
-            assert house.last(TaskDelegated).web == rule
-
-    def test_the_words_of_a_search_are_approved_and_only_these_are_permitted(self) -> None:
-        house = self.wants()
-        approval = pending(house)
-        assert (approval.category, approval.artifact) == ("web", f"Search the web for:\n{self.QUERY}")
-        assert "TaskEscalated" not in house.names()
-        decide(house)
-        delegated = house.last(TaskDelegated)
-        assert (delegated.attempt, delegated.web, delegated.permitted_search) == (1, "ask", self.QUERY)
-        assert [each.state for each in approvals(house)] == ["applied"]
-        house.developer("stopped", code="insufficient_evidence", wanted_search="another question")
-        assert pending(house).artifact == "Search the web for:\nanother question"
-
-    def test_words_other_than_those_approved_are_not_permitted(self) -> None:
-        house = self.wants()
-        other = f"Search the web for:\nthe password of {PROJECT}"
-        altered = {"artifact": other, "artifact_sha256": artifact_sha256(other), "state": "approved"}
-        made = pending(house).model_copy(update=altered | {"decided_by": "ana", "decided_at": house.now})
-        house.put("approvals", made.approval_id, made.model_dump(mode="json", exclude_none=True), author="router")
-        tell(house, made)
-        assert house.last(TaskEscalated).code == "insufficient_evidence"
-        assert house.task().permitted_search is None
-
-    def test_without_an_approval_the_task_goes_on_without_the_search(self) -> None:
-        house = self.wants()
-        decide(house, "rejected")
-        assert house.last(TaskEscalated).code == "insufficient_evidence"
-        assert house.task().permitted_search is None
-        house = self.wants()
-        house.wait(HOUR)
-        assert [each.state for each in approvals(house)] == ["expired"]
-        assert house.last(TaskEscalated).code == "insufficient_evidence"
-
-    def test_a_search_that_needs_no_approval_is_not_asked_for(self) -> None:
-        for autonomy in ("milestone", "autonomous"):
-            house = self.wants(autonomy)
-            assert not approvals(house)
-            assert house.last(TaskEscalated).code == "insufficient_evidence"
-
-    def test_a_new_attempt_needs_a_permit_of_its_own(self) -> None:
-        house = self.wants()
-        decide(house)
-        house.override(instruction="look again", by="ada")
-        assert house.last(TaskDelegated).permitted_search is None

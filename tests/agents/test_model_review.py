@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 import pytest
-from agents.test_investigation import ACT, Scripted, failure, shelf_of
+from agents.question_runs import KNOWN, OWNED, Book, Killed
+from agents.scripted_model import ACT, Scripted, failure, shelf_of
 from agents.test_investigation_attacks import CARRIERS, WORDINGS
-from agents.test_rag_steps import KNOWN, OWNED, Book, Killed
 from hypothesis import given
 from hypothesis import strategies as st
 

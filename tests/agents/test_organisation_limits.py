@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from agents import test_gateway
+from agents.gateway_calls import killed_at, pass_deadline
 from agents.gateway_world import PRICED, UNPRICED, Door, World, client, developer, gateway
 from agents.test_limits import generated, spent, working
 from agents.test_limits import limit as project_limit
@@ -199,10 +199,10 @@ async def test_a_gateway_that_dies_leaves_its_reservation_and_a_repeated_key_end
 ) -> None:
     memory = await working(door, projects[0], "t-1")
     await limit(door.house, projects, tokens=10**5)
-    await test_gateway.TestKilled._killed_at(door, memory, "settle")
+    await killed_at(door, memory, "settle")
     ((_, _, tokens, reserved),) = await counters(door.house)
     assert (tokens, reserved > 500) == (0, True)
-    await test_gateway.TestKilled._over(door.house, memory, "k")
+    await pass_deadline(door.house, memory, "k")
     with pytest.raises(Permanent, match="unknown_outcome"):
         await generated(asking, developer(door, memory.origin.message_id), "k")
     ((_, _, tokens, left),) = await counters(door.house)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from agents.obedient import call, readings
+from agents.question_runs import Book, Killed
+from agents.scripted_model import Scripted
 from agents.test_developer_providers import INDEX
-from agents.test_investigation import Scripted
-from agents.test_rag_steps import Book, Killed
 from hypothesis import example, given
 from hypothesis import strategies as st
 

@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 from agents.obedient import obeys
-from agents.test_investigation import Scripted, delivered
+from agents.question_runs import Book
+from agents.scripted_model import Scripted, delivered
 from agents.test_investigation_attacks import ATTACKS, CARRIERS, FOREIGN, MARK, SECRET, Attack
-from agents.test_rag_steps import Book
 
 from counterpoint.developer.agent import judge
 from counterpoint.proto.decisions import DecisionMade

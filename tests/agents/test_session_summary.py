@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from agents.manager_house import House
 from agents.obedient import Messages
-from agents.test_investigation import Scripted
+from agents.scripted_model import Scripted
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+from agents.approval_house import ASKING
 from agents.manager_house import House
-from agents.test_manager_approvals import ASKING
 from agents.test_manager_settings import house as in_settings
 
 from counterpoint.manager.triggers import asks_take_over, contradicts, only_asks_take_over, wide_scope

@@ -1,8 +1,8 @@
 """What nobody vouches for is shown as such: the word of an agent is no instruction, an untrusted text is never high."""
 
 import pytest
+from agents.question_runs import OWNED, Book, delivered, question
 from agents.test_developer_attempts import HERE, item
-from agents.test_rag_steps import OWNED, Book, delivered, question
 
 from counterpoint.developer.evidence.gather import Instruction
 from counterpoint.developer.policies.confidence import HIGH, MOST_UNVOUCHED

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from commit.test_commits import rows, submission
+from commit.commit_records import rows, submission
 from memory_service.house import House
 
 from counterpoint.proto.memory import Write

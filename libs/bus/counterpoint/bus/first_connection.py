@@ -32,6 +32,7 @@ class RefusedByServer(Exception):
 
 async def first_connection(
     connect: Callable[[], Awaitable[T]],
+    errors: tuple[type[Exception], ...],
     finding: Callable[[Exception], CheckResult],
     may_answer: Callable[[Exception], bool],
     wait_s: float = WAIT_S,
@@ -40,13 +41,14 @@ async def first_connection(
     """Return what `connect` returns, repeated for at most `wait_s` while its error is one that `may_answer` later.
 
     A refusal is repeated for at most `refused_s`, in which a server may load other logins. Raises `RefusedByServer` or
-    `Unanswered` with the server, the reason and what to do, as `finding` says it.
+    `Unanswered` with the server, the reason and what to do, as `finding` says it. `errors` are those of a connection;
+    any other is raised at once.
     """
     begun = time.monotonic()
     while True:
         try:
             return await connect()
-        except Exception as error:
+        except errors as error:
             found = finding(error)
             text = f"{found.detail}; {found.remedy}"
             answered = not may_answer(error)

@@ -18,7 +18,7 @@ _CERTIFICATES = (
     "set `verify_and_map: true` in its `tls` block, include the accounts of "
     "`counterpoint nats accounts --certificates`, and log in with a certificate whose DNS name is the user"
 )
-UNREACHABLE = (nats.errors.Error, OSError, ssl.SSLError, TimeoutError, ValueError)
+UNREACHABLE = (nats.errors.Error, OSError, ValueError)
 """Errors of a client that was not let in."""
 _TIMEOUT_S = 5
 

@@ -25,7 +25,7 @@ from nats.js.api import (
 from nats.js.errors import NotFoundError
 
 from counterpoint.bus.first_connection import RefusedByServer, Unanswered, end_job, first_connection
-from counterpoint.bus.login import connect_once, may_answer_later, unreachable
+from counterpoint.bus.login import UNREACHABLE, connect_once, may_answer_later, unreachable
 from counterpoint.bus.settings import ProvisionSettings
 from counterpoint.bus.streams import (
     DUPLICATE_WINDOW_S,
@@ -238,6 +238,7 @@ async def run(settings: ProvisionSettings) -> None:
     """Wait for the server and provision it. Raises `RefusedByServer`, `Unanswered` and `Drift`."""
     client = await first_connection(
         lambda: connect_once(settings, settings.login()),
+        UNREACHABLE,
         lambda error: unreachable(settings, error),
         lambda error: may_answer_later(settings, error),
         refused_s=_RELOAD_S,

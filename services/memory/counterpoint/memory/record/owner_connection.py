@@ -9,7 +9,7 @@ import asyncpg
 
 from counterpoint.bus.first_connection import WAIT_S, Unanswered, first_connection
 from counterpoint.memory.record.database import is_refusal
-from counterpoint.memory.record.preflight import unreachable
+from counterpoint.memory.record.preflight import UNREACHABLE, unreachable
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
@@ -31,7 +31,11 @@ _FILES = (ssl.SSLError, FileNotFoundError, PermissionError)
 async def connect_as_owner(url: str, wait_s: float = WAIT_S) -> "Connection":
     """Connect, and wait for a server that does not answer yet or starts. Raises `RefusedByServer` and `Unanswered`."""
     return await first_connection(
-        lambda: asyncpg.connect(url, timeout=_TIMEOUT_S), lambda error: unreachable(url, error), _may_answer, wait_s
+        lambda: asyncpg.connect(url, timeout=_TIMEOUT_S),
+        UNREACHABLE,
+        lambda error: unreachable(url, error),
+        _may_answer,
+        wait_s,
     )
 
 
@@ -64,6 +68,7 @@ async def check_login(url: str, refused_s: float = _REPLACED_S) -> None:
     with suppress(Unanswered):
         connection = await first_connection(
             lambda: asyncpg.connect(url, timeout=_TIMEOUT_S),
+            UNREACHABLE,
             lambda error: unreachable(url, error),
             _may_answer,
             wait_s=0,

@@ -30,7 +30,8 @@ OLDEST, OLDEST_VECTOR = 16, (0, 8)
 _SQL = load_statements(__package__)
 _ROLES = "have an administrator run the SQL of `counterpoint sql roles`"
 _TIMEOUT_S = 5
-_UNREACHABLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ssl.SSLError, ValueError)
+UNREACHABLE = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, ValueError)
+"""Errors of a client that was not let in."""
 
 
 async def examine(
@@ -82,7 +83,7 @@ async def _connected(url: str, findings: list[CheckResult]) -> "AsyncIterator[Co
     """Connect, or add the reason for which that failed and yield None."""
     try:
         connection = await asyncpg.connect(url, timeout=_TIMEOUT_S)
-    except _UNREACHABLE as error:
+    except UNREACHABLE as error:
         findings.append(unreachable(url, error))
         yield None
         return

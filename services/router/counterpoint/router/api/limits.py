@@ -6,8 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from counterpoint.client import Memory, delete, put, record, records
-from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.client import records
 from counterpoint.proto.limits import (
     LIMITS_MAX,
     STORE,
@@ -20,16 +19,19 @@ from counterpoint.proto.limits import (
     bounds,
     spend_record_id,
 )
-from counterpoint.proto.memory import Commit, CostReport, Costs, CostSum, Get, List, QueryResult
+from counterpoint.proto.memory import CostReport, Costs, CostSum, Get, List, QueryResult
 from counterpoint.proto.messages import Shape, Time, Usd
 from counterpoint.router.api.body import RequestBody, item_json, json_body, reply
 from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.api.limit_forecast import reached_at
+from counterpoint.router.api.limit_store import LimitStore
 from counterpoint.router.api.openapi import request_body
 from counterpoint.router.api.organisation_limits import OrganisationLimitView, organisation_views
 from counterpoint.router.paging import ListPage, page
 
 router = APIRouter(prefix="/v1/limits", tags=["operate"])
+
+_LIMITS = LimitStore(STORE, StoredLimit, LIMITS_MAX, owner="the project", field="scope")
 
 
 class LimitSpend(Shape):
@@ -85,18 +87,7 @@ async def limits(context: Context) -> Response:
 async def change(body: Annotated[RequestBody[SpendLimit], json_body(SpendLimit, "operate")]) -> Response:
     """Set a limit, in place of one for the same scope, name and period. It holds from the next call on."""
     context = body.context
-
-    async def changed(memory: Memory) -> tuple[StoredLimit, Commit]:
-        (known,) = await memory.query(List(store=STORE, limit=LIMITS_MAX))
-        item = next((each for each in known.items if each.id == body.value.record_id), None)
-        if item is None and len(known.items) >= LIMITS_MAX:
-            problem = f"the project has {LIMITS_MAX} limits, the maximum; remove one first"
-            raise Permanent(ErrorCode.INVALID, (Problem(field="scope", problem=problem),))
-        fields = body.value.model_dump() | {"project": context.project, "by": context.principal.name, "at": memory.now}
-        limit = StoredLimit.model_validate(fields)
-        return limit, Commit(writes=(put(STORE, limit.record_id, limit, existing=item),))
-
-    return reply(await context.commit(changed))
+    return reply(await _LIMITS.set(context, body.value, project=context.project))
 
 
 @router.delete("", responses={200: {"model": StoredLimit}}, response_model=None)
@@ -109,14 +100,7 @@ async def remove(
     """Remove a limit."""
     context.require("operate")
     key = LimitKey(scope=scope, name=name if scope != "project" else None, period=period)
-
-    async def removed(memory: Memory) -> tuple[StoredLimit, Commit]:
-        item = await memory.get(STORE, key.record_id)
-        if item is None:
-            raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="scope", problem="has no such limit"),))
-        return record(item, StoredLimit), Commit(writes=(delete(item),))
-
-    return reply(await context.commit(removed))
+    return reply(await _LIMITS.remove(context, key))
 
 
 async def _sums(context: RequestContext, queries: set[Costs]) -> dict[Costs, CostReport]:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from counterpoint.client import Memory, delete, put, record
-from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
+from counterpoint.client import Memory
+from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.limits import (
     ORGANISATION_LIMITS_MAX,
     ORGANISATION_STORE,
@@ -18,8 +18,6 @@ from counterpoint.proto.limits import (
     bounds,
 )
 from counterpoint.proto.memory import (
-    Commit,
-    List,
     OrganisationLimits,
     OrganisationLimitUse,
     OrganisationReport,
@@ -29,9 +27,14 @@ from counterpoint.proto.messages import Time, Usd
 from counterpoint.router.api.body import RequestBody, json_body, reply
 from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.api.limit_forecast import reached_at
+from counterpoint.router.api.limit_store import LimitStore
 from counterpoint.router.api.openapi import request_body
 
 router = APIRouter(prefix="/v1/limits/organisation", tags=["operate"])
+
+_LIMITS = LimitStore(
+    ORGANISATION_STORE, StoredOrganisationLimit, ORGANISATION_LIMITS_MAX, owner="the organisation", field="name"
+)
 
 
 class OrganisationLimitView(StoredOrganisationLimit):
@@ -75,20 +78,8 @@ async def change(
     It holds from the next call on, and counts the calls of its period. The caller is a person and an administrator of
     all projects.
     """
-    context = body.context
-    _require_all_projects(context)
-
-    async def changed(memory: Memory) -> tuple[StoredOrganisationLimit, Commit]:
-        (known,) = await memory.query(List(store=ORGANISATION_STORE, limit=ORGANISATION_LIMITS_MAX))
-        item = next((each for each in known.items if each.id == body.value.record_id), None)
-        if item is None and len(known.items) >= ORGANISATION_LIMITS_MAX:
-            problem = f"the organisation has {ORGANISATION_LIMITS_MAX} limits, the maximum; remove one first"
-            raise Permanent(ErrorCode.INVALID, (Problem(field="name", problem=problem),))
-        fields = body.value.model_dump() | {"by": context.principal.name, "at": memory.now}
-        limit = StoredOrganisationLimit.model_validate(fields)
-        return limit, Commit(writes=(put(ORGANISATION_STORE, limit.record_id, limit, existing=item),))
-
-    return reply(await context.commit(changed))
+    _require_all_projects(body.context)
+    return reply(await _LIMITS.set(body.context, body.value))
 
 
 @router.delete("", responses={200: {"model": StoredOrganisationLimit}}, response_model=None)
@@ -102,15 +93,7 @@ async def remove(
     """Remove a limit of the organisation."""
     context.require("admin")
     _require_all_projects(context)
-    key = OrganisationLimitKey(name=name, period=period)
-
-    async def removed(memory: Memory) -> tuple[StoredOrganisationLimit, Commit]:
-        item = await memory.get(ORGANISATION_STORE, key.record_id)
-        if item is None:
-            raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="name", problem="has no such limit"),))
-        return record(item, StoredOrganisationLimit), Commit(writes=(delete(item),))
-
-    return reply(await context.commit(removed))
+    return reply(await _LIMITS.remove(context, OrganisationLimitKey(name=name, period=period)))
 
 
 def _require_all_projects(context: RequestContext) -> None:
