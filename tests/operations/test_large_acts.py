@@ -180,9 +180,7 @@ async def test_an_approval_that_the_manager_wrote_permits_nothing(house: House, 
 
 
 @pytest.mark.parametrize("by", [{"decided_by": PERSON}, {"decided_by": "ben", "decided_for": PERSON}])
-async def test_an_approval_by_the_one_who_asked_permits_nothing(
-    house: House, project: str, by: dict[str, str]
-) -> None:
+async def test_an_approval_by_the_one_who_asked_permits_nothing(house: House, project: str, by: dict[str, str]) -> None:
     records = await known(house, project)
     act = acts(project)["source"]
     asked = await approval(house, project, await ordered(house, project, act))
