@@ -1,10 +1,8 @@
 """One message per incident, by kind of receiver: opened, updated in place, resolved, and told again in its thread."""
 
-import asyncio
 import itertools
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from agents.hook_receiver import HookReceiver, Reply, hook_receiver
+from agents.mail_server import mail_server
 from agents.notified_house import NOW, NotifiedHouse, webhook
 from pydantic import ValidationError
 
@@ -355,29 +354,6 @@ async def test_a_workspace_that_answers_429_gets_its_pause_and_delays_no_other(h
         await house.settle(timedelta(hours=1))
         assert len(busy.received) == 4
         assert not house.dead
-
-
-@asynccontextmanager
-async def mail_server(mails: list[str], farewell: bytes = b"221 bye\r\n") -> AsyncIterator[Receiver]:
-    """A receiver of mail whose server keeps what it takes."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"220 mail\r\n")
-        while line := (await reader.readline()).decode().upper():
-            if line.startswith("DATA"):
-                writer.write(b"354 go\r\n")
-                body = await reader.readuntil(b"\r\n.\r\n")
-                mails.append(body.decode())
-            writer.write(farewell if line.startswith("QUIT") else b"250 ok\r\n")
-            if line.startswith("QUIT"):
-                break
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        url = f"smtp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        fields = {"name": "mail", "kind": "email", "url": url, "to": ["a@example.com"], "sender": "b@example.com"}
-        yield Receiver.model_validate({**fields, "private": True})
 
 
 async def test_mails_of_an_incident_are_one_thread() -> None:

@@ -51,6 +51,14 @@ async def test_a_half_sent_request_is_let_go_of(port: int, parts: tuple[bytes, .
     assert await _said(port, *parts) == b""
 
 
+async def test_a_request_with_two_lengths_is_refused_and_what_follows_it_is_no_request(port: int) -> None:
+    """By one of them a proxy takes the rest for the request of somebody else."""
+    rest = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx"
+    said = await _said(port, HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + rest)
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert said.count(b"HTTP/1.1 ") == 1
+
+
 async def test_so_is_the_half_of_a_second_request(port: int) -> None:
     said = await _said(port, HEAD + b"\r\nwhole", b"POST / HT")
     assert said.startswith(b"HTTP/1.1 200 OK")

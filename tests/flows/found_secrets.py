@@ -1,11 +1,13 @@
 """Looks for needles in all that a house keeps: every column, message of a stream, and file of its folder."""
 
 import asyncio
+import base64
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import unquote_to_bytes
 
 import asyncpg
 import nats
@@ -28,6 +30,8 @@ Survivors = dict[str, set[str]]
 _MESSAGES = 200
 """Messages of a stream that are asked for at a time."""
 _PART_BYTES = 8 * 1024 * 1024
+_BASE64 = re.compile(rb"[A-Za-z0-9+/_-]{16,}")
+_URL_SAFE = bytes.maketrans(b"-_", b"+/")
 _TABLES = """
 SELECT quote_ident(schemaname) || '.' || quote_ident(tablename) AS name FROM pg_tables
 WHERE schemaname NOT IN ('pg_catalog', 'information_schema')
@@ -49,6 +53,16 @@ class Needles:
         """Those that `data` holds."""
         for match in self._pattern.finditer(data):
             yield match[0].decode()
+
+    def within_decoded(self, data: bytes) -> Iterator[str]:
+        """Those that `data` holds as they are, as part of a URL, or in base64."""
+        yield from self.within(data)
+        yield from self.within(unquote_to_bytes(data))
+        for run in _BASE64.findall(data):
+            plain = run.translate(_URL_SAFE)
+            for start in range(4):
+                inner = plain[start:]
+                yield from self.within(base64.b64decode(inner[: len(inner) // 4 * 4]))
 
 
 @asynccontextmanager

@@ -76,7 +76,12 @@ async def plant(stack: Stack) -> Planted:
     ):
         first = {"kind": "question", "description": "How long are orders kept?", "task_id": "x1", "project": PROJECT}
         (await api.post("/v1/tasks", json=first, headers={"Prefer": "wait=30"})).raise_for_status()
-        failed = {**first, "kind": "troubleshoot", "task_id": "x2"}
+        failed = {
+            **first,
+            "kind": "troubleshoot",
+            "task_id": "x2",
+            "target": {"job": {"namespace": "etl", "name": "daily.sum"}},
+        }
         (await api.post("/v1/tasks", json=failed)).raise_for_status()
         await _all(planted, _http(planted, api))
         await _all(planted, _lineage(planted, lineage))

@@ -145,16 +145,24 @@ _COMMANDS = (
 )
 
 
+_KEYS = {"pagerduty": 'secret = "the routing key"'}
+RECEIVERS = frozenset({"webhook", "slack", "teams", "pagerduty", "alertmanager", "datahub", "email"})
+"""Receivers of notifications, one of each kind."""
 _RECEIVER = """
 [[receiver]]
 name = "{name}"
 kind = "{name}"
-url = "{url}/{name}"
+url = "{url}"
+{secret}
+to = ["team@example.com"]
+sender = "counterpoint@example.com"
+channel = "C1"
+console_url = "https://console.internal"
+events = ["proposed", "escalated", "approval_requested", "completed", "failed", "resumed", "cancelled"]
+clearance = "confidential"
 private = true
 wait_s = 0
 """
-RECEIVERS = frozenset({"/webhook", "/slack", "/teams"})
-"""Paths of the receivers of notifications."""
 
 
 def hooks_file(folder: Path) -> AbstractContextManager[None]:
@@ -162,9 +170,9 @@ def hooks_file(folder: Path) -> AbstractContextManager[None]:
     return _file(folder / "hooks.toml", _SOURCES, "COUNTERPOINT_HOOKS_FILE")
 
 
-def receivers_file(folder: Path, url: str) -> AbstractContextManager[None]:
-    """The receivers of notifications, of three kinds, in the environment of a stack that starts."""
-    rows = (_RECEIVER.format(name=path[1:], url=url) for path in sorted(RECEIVERS))
+def receivers_file(folder: Path, urls: Mapping[str, str]) -> AbstractContextManager[None]:
+    """The receivers of notifications at their URLs, in the environment of a stack that starts."""
+    rows = (_RECEIVER.format(name=name, url=urls[name], secret=_KEYS.get(name, "")) for name in sorted(RECEIVERS))
     return _file(folder / "receivers.toml", "".join(rows), "COUNTERPOINT_NOTIFY_FILE")
 
 

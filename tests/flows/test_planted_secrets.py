@@ -3,14 +3,17 @@ notifications is sent one."""
 
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from email import message_from_string
+from email.policy import default
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from agents.hook_receiver import HookReceiver, hook_receiver
+from agents.hook_receiver import HookReceiver, Reply, hook_receiver
+from agents.mail_server import mail_server
 from flows.found_secrets import Needles, Survivors, in_files, in_streams, in_tables, quiet
 from flows.planting import Planted, plant
 from flows.planting_senders import HOOKS, RECEIVERS, hooks_file, receivers_file
@@ -48,8 +51,12 @@ async def searched() -> AsyncIterator[Searched]:
     async with AsyncExitStack() as receivers:
         folder = receivers.enter_context(tempfile.TemporaryDirectory(prefix="counterpoint-"))
         stack = Stack(Path(folder) / "data", http_port=0, inspect=True)
-        receiver = await receivers.enter_async_context(hook_receiver())
-        with hooks_file(Path(folder)), receivers_file(Path(folder), receiver.url):
+        hook, hub = [await receivers.enter_async_context(hook_receiver()) for _ in range(2)]
+        hub.reply = Reply(body={"data": {"entityExists": True}})
+        mails: list[str] = []
+        server = await receivers.enter_async_context(mail_server(mails))
+        urls = {name: f"{hook.url}/{name}" for name in RECEIVERS} | {"datahub": hub.url, "email": server.address}
+        with hooks_file(Path(folder)), receivers_file(Path(folder), urls):
             await stack.start()
         try:
             planted = await plant(stack)
@@ -58,17 +65,32 @@ async def searched() -> AsyncIterator[Searched]:
             tables, streams = await in_tables(stack, needles), await in_streams(stack, needles)
         finally:
             await stack.stop()
-        messages = in_messages(receiver, needles)
+        sent = [(path.split("/")[1], content) for path, content in requests_to(hook)]
+        sent += [("datahub", content) for _, content in requests_to(hub)]
+        sent += [("email", as_read(mail)) for mail in mails]
+        messages = in_messages(sent, needles)
         yield Searched(planted, tables, messages, streams, in_files(stack.data_dir, needles))
 
 
-def in_messages(receiver: HookReceiver, needles: Needles) -> Survivors:
-    """Find needles in what receivers were sent, by the kind of receiver."""
+def in_messages(sent: Iterable[tuple[str, bytes]], needles: Needles) -> Survivors:
+    """Find needles in messages, each with the name of its receiver."""
     found: Survivors = defaultdict(set)
-    for sent in receiver.received:
-        for needle in needles.within(f"{sent.path}\n{sent.headers}\n".encode() + sent.content):
-            found[needle].add(sent.path)
+    for name, content in sent:
+        for needle in needles.within_decoded(content):
+            found[needle].add(name)
     return found
+
+
+def requests_to(receiver: HookReceiver) -> Iterator[tuple[str, bytes]]:
+    """Each path, and the request with its headers."""
+    for sent in receiver.received:
+        yield sent.path, f"{sent.path}\n{sent.headers}\n".encode() + sent.content
+
+
+def as_read(mail: str) -> bytes:
+    """A mail as it came, and as a reader sees it."""
+    read = message_from_string(mail, policy=default)
+    return f"{mail}\n{read['Subject']}\n{read.get_content()}".encode()
 
 
 def test_two_hundred_secrets_are_planted_and_doors_open(searched: Searched) -> None:

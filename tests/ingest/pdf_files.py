@@ -27,6 +27,11 @@ def assembled(streams: Sequence[tuple[bytes, bool]], title: str = "") -> bytes:
             + b"\nendstream",
         ]
     objects.append(f"<< /Title ({title}) >>".encode())
+    return written(*objects, info=len(objects))
+
+
+def written(*objects: bytes, info: int = 1, prev: bool = False) -> bytes:
+    """A PDF of these objects, the first of which is its catalog. `prev`: its xref names itself as the one before."""
     out, places = bytearray(b"%PDF-1.4\n"), []
     for number, body in enumerate(objects, 1):
         places.append(len(out))
@@ -34,7 +39,8 @@ def assembled(streams: Sequence[tuple[bytes, bool]], title: str = "") -> bytes:
     xref = len(out)
     out += f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n".encode()
     out += b"".join(f"{place:010} 00000 n \n".encode() for place in places)
-    out += f"trailer\n<< /Size {len(objects) + 1} /Root 1 0 R /Info {len(objects)} 0 R >>\n".encode()
+    before = f"/Prev {xref} " if prev else ""
+    out += f"trailer\n<< /Size {len(objects) + 1} /Root 1 0 R /Info {info} 0 R {before}>>\n".encode()
     return bytes(out + f"startxref\n{xref}\n%%EOF\n".encode())
 
 

@@ -17,6 +17,7 @@ from memory_service.leaves import leaf_bodies
 from counterpoint.guard.policy import policy
 from counterpoint.memory.commit import pipeline
 from counterpoint.memory.ingest import document_plan, documents
+from counterpoint.memory.ingest.readers import pdf, sandbox
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.ids import document_id
@@ -52,6 +53,34 @@ async def ingested(house: House, project: str, *documents: Document) -> tuple[In
     answer = await reply(house, house.standing(project, principal="administrator"), *documents)
     assert answer.refusal is None, answer.refusal
     return answer.documents
+
+
+async def test_documents_that_hold_their_readers_up_delay_no_text(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than documents are ingested at a time, and than there are threads."""
+    gate, at_once, entered = threading.Event(), list[bool](), threading.Semaphore(0)
+    free = threading.BoundedSemaphore(sandbox.READERS)
+
+    def hangs(kind: str, content: bytes) -> sandbox.ReaderResult:
+        at_once.append(free.acquire(blocking=False))
+        entered.release()
+        gate.wait()
+        free.release()
+        return sandbox.ReaderResult(pages=("x",))
+
+    monkeypatch.setattr(pdf, "read_in_worker", hangs)
+    content = base64.b64encode(paper(["x"])).decode()
+    hanging = [Document.model_validate({"source": f"{n}.pdf", "content": content}) for n in range(40)]
+    held = asyncio.create_task(ingested(house, project, *hanging))
+    try:
+        await asyncio.to_thread(entered.acquire)
+        (found,) = await ingested(house, project, document("# Pumps\n\nThe seal is checked."))
+        assert (found.status, held.done()) == ("added", False)
+    finally:
+        gate.set()
+    assert {each.status for each in await held} == {"added"}
+    assert all(at_once)
 
 
 def document(content: str) -> Document:
@@ -237,11 +266,11 @@ class TestTheSameSource:
     ) -> None:
         replace, inside, beside = documents.Ingest._replace, 0, list[int]()
 
-        async def counted(*args: Any) -> Ingested:
+        async def counted(*args: Any, **options: Any) -> Ingested:
             nonlocal inside
             inside += 1
             beside.append(inside)
-            became = await replace(*args)
+            became = await replace(*args, **options)
             inside -= 1
             return became
 
@@ -385,8 +414,8 @@ class TestBytes:
     ) -> None:
         read = documents.read
 
-        def surprised(source: str, *given: Any) -> Any:
-            return read(source, *given) if source != "b.md" else {}["nobody thought of this"]
+        def surprised(source: str, *given: Any, **options: Any) -> Any:
+            return read(source, *given, **options) if source != "b.md" else {}["nobody thought of this"]
 
         monkeypatch.setattr(documents, "read", surprised)
         became = await ingested(house, project, *(Document(source=f"{name}.md", text="Text.") for name in "abc"))

@@ -1,13 +1,13 @@
 """What is handed in becomes text, or the reason why it does not is said; PDF and HTML by a process of its own."""
 
 import json
-import subprocess
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ingest.pdf_files import assembled, paper
+from ingest.pdf_files import assembled, paper, written
 
 from counterpoint.memory.ingest.chunk import chunk
 from counterpoint.memory.ingest.readers import read
@@ -18,6 +18,39 @@ from counterpoint.proto.conversation import Turn, transcript
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.ingest import ContentType
 
+CATALOG = b"<< /Type /Catalog /Pages 2 0 R >>"
+PAGE = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] >>"
+
+
+def kids(kids: bytes, count: int) -> bytes:
+    """A node of the tree of pages."""
+    return b"<< /Type /Pages /Kids [" + kids + b"] /Count %d >>" % count
+
+
+def nested_forms(first: int = 5, depth: int = 8) -> bytes:
+    """A page whose form draws the next form ten times, and so on; the last one draws itself."""
+    drawn = b"/MediaBox [0 0 9 9] /Resources << /XObject << /X 5 0 R >> >> /Contents 4 0 R"
+    forms = [
+        b"<< /Type /XObject /Subtype /Form /BBox [0 0 9 9] /Length 60 /Resources << /XObject << /X %d 0 R >> >> >>\n"
+        b"stream\n%s\nendstream" % (min(number + 1, first + depth - 1), b"/X Do " * 10)
+        for number in range(first, first + depth)
+    ]
+    page = b"<< /Type /Page /Parent 2 0 R " + drawn + b" >>"
+    return written(CATALOG, kids(b"3 0 R", 1), page, b"<< /Length 6 >>\nstream\n/X Do \nendstream", *forms)
+
+
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "two thousand million pages": lambda: written(CATALOG, kids(b"3 0 R", 2_000_000_000), PAGE),
+    "pages that contain themselves": lambda: written(CATALOG, kids(b"2 0 R 2 0 R", 1_000_000)),
+    "a million brackets": lambda: written(b"<< /Type /Catalog /Pages 2 0 R /X %s >>" % (b"[" * 10**6), PAGE),
+    "a deep tree": lambda: written(CATALOG, *(kids(b"%d 0 R" % n, 1) for n in range(3, 50_000)), PAGE),
+    "an xref that follows itself": lambda: written(CATALOG, kids(b"3 0 R", 1), PAGE, prev=True),
+    "forms in forms": nested_forms,
+    "operators without end": lambda: assembled([(b"q " * 5_000_000, True)]),
+    "packed twice": lambda: assembled([(zlib.compress(b" " * 700_000_000, 1), True)]).replace(
+        b"/Filter /FlateDecode", b"/Filter [/FlateDecode /FlateDecode]"
+    ),
+}
 DATA = Path(__file__).parents[1] / "data"
 
 
@@ -78,26 +111,58 @@ class TestPdf:
         monkeypatch.setattr(apart_module, "LIMIT_S", 0.001)
         assert refused("a.pdf", paper(["x"]))[1] == "is a PDF that took longer than 0.001 s to read"
 
-    def test_whose_reader_crashes_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        run = subprocess.run
+    @pytest.mark.parametrize(
+        ("script", "problem"),
+        [
+            ("os.kill(os.getpid(), signal.SIGSEGV)", "is a PDF that crashed its reader (SIGSEGV)"),
+            ("os.abort()", "is a PDF that its reader gave up, probably for want of memory"),
+            ("os.kill(os.getpid(), signal.SIGXCPU)", "is a PDF that takes too much time of the processor to read"),
+            ("sys.exit(1)", "is a PDF that its reader cannot process"),
+            ("print('[' * 900)", "is a PDF that its reader cannot process"),
+            ("print('{\"pages\": [1]}')", "is a PDF that its reader cannot process"),
+            ("print('{\"refused\": \"' + 'x' * 301 + '\"}')", "is a PDF that its reader cannot process"),
+            ("[print('x' * 99) for _ in iter(int, 1)]", "is a PDF whose text has more than 1000 bytes"),
+        ],
+    )
+    def test_whose_reader_was_taken_over_is_refused(
+        self, script: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(apart_module, "_CHILD", tmp_path / "worker.py")
+        monkeypatch.setattr(apart_module, "RESULT_LIMIT_BYTES", 1000)
+        (tmp_path / "worker.py").write_text(f"import os, signal, sys\nsys.stdin.buffer.read()\n{script}\n")
+        assert refused("a.pdf", paper(["x"])) == ("content", problem)
+        (tmp_path / "worker.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+        assert refused("a.pdf", paper(["x"]) + b" " * 2**20)[1] == "is a PDF that crashed its reader (SIGKILL)"
 
-        def crashing(command: list[str], **options: Any) -> Any:
-            return run([command[0], "-c", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"], **options)
-
-        monkeypatch.setattr(apart_module.subprocess, "run", crashing)
-        assert refused("a.pdf", paper(["x"]))[1] == "is a PDF that crashed its reader (SIGSEGV)"
-
-    def test_its_reader_sees_nothing_of_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        run, seen = subprocess.run, list[str]()
-
-        def looking(command: list[str], **options: Any) -> Any:
-            seen.append(run([command[0], "-c", "import os; print(sorted(os.environ))"], **options).stdout.decode())
-            return run(command, **options)
-
+    def test_its_reader_has_no_environment_and_can_open_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        worker = apart_module._CHILD
         monkeypatch.setenv("COUNTERPOINT_POSTGRES_URL", "secret")
-        monkeypatch.setattr(apart_module.subprocess, "run", looking)
-        read("a.pdf", paper(["x"]))
-        assert "COUNTERPOINT" not in seen[0]
+        monkeypatch.setattr(apart_module, "_CHILD", tmp_path / "worker.py")
+        (tmp_path / "worker.py").write_text(
+            "import json, os, resource, runpy, socket, sys\n"
+            f"own = runpy.run_path({str(worker)!r})\n"
+            "def tried(act, *given):\n"
+            "    try: act(*given)\n"
+            "    except OSError as error: return type(error).__name__ + str(error.errno)\n"
+            "    return 'done'\n"
+            "seen = [*os.environ, os.getcwd(), *os.listdir('/proc/self/fd')[3:-1]]\n"
+            "own['bounded']()\n"
+            "seen += [open('/proc/self/status').read().partition('NoNewPrivs:')[2].split()[0], str(os.nice(0))]\n"
+            "seen += [str(resource.getrlimit(resource.RLIMIT_NPROC)), str(resource.getrlimit(resource.RLIMIT_FSIZE))]\n"
+            "own['closed']()\n"
+            "seen += [tried(open, '/etc/passwd'), tried(socket.socket), tried(os.pipe)]\n"
+            "print(json.dumps({'pages': seen}))\n"
+        )
+        assert "COUNTERPOINT" not in (found := read("a.pdf", paper(["x"])).text)
+        assert found.split("\f")[-8:] == ["/", "1", "19", "(0, 0)", "(0, 0)", "OSError24", "OSError24", "OSError24"]
+
+    @pytest.mark.parametrize("name", sorted(BOMBS))
+    def test_that_is_made_to_hold_its_reader_up_costs_one_document(self, name: str) -> None:
+        field, problem = refused("a.pdf", BOMBS[name]())
+        assert field == "content"
+        assert problem.startswith(("is a PDF that its reader ", "is a PDF without a text layer"))
 
 
 class TestBytes:
@@ -150,6 +215,10 @@ class TestHtml:
     ) -> None:
         monkeypatch.setattr(apart_module, "LIMIT_S", 0.5)
         assert refused("a.html", hostile) == ("text", "is HTML that took longer than 0.5 s to read")
+
+    def test_that_is_a_longer_text_than_page_is_refused(self) -> None:
+        quoted = "<blockquote>" * 90 + "x<br>" * 50_000
+        assert refused("a.html", quoted) == ("text", "is HTML of more than 8388608 characters as text")
 
     def test_too_deep_or_too_long_is_refused(self) -> None:
         assert refused("a.html", "<div>" * 20_000 + "x") == ("text", "is HTML that is nested too deeply")

@@ -152,10 +152,10 @@ async def test_neither_the_one_who_asked_nor_their_deputy_approves(house: House,
     asked = await approval(house, project, await ordered(house, project, acts(project)["source"]))
     given = ApprovalDecision(decision="approved", artifact_sha256=asked.artifact_sha256)
     now = datetime.now(UTC)
-    for by, in_place_of in ((PERSON, None), ("ben", PERSON), (PERSON, "ana")):
+    for by, delegators in ((PERSON, ()), ("ben", (PERSON,)), (PERSON, ("ana",))):
         with pytest.raises(Denied, match="a second person"):
-            asked.decided(given, by, "person", now, in_place_of)
-    assert asked.decided(given, "ben", "person", now, "ana").state == "approved"
+            asked.decided(given, by, "person", now, delegators)
+    assert asked.decided(given, "ben", "person", now, ("ana",)).state == "approved"
 
 
 async def test_an_approval_that_the_manager_wrote_permits_nothing(house: House, project: str) -> None:
@@ -179,11 +179,12 @@ async def test_an_approval_that_the_manager_wrote_permits_nothing(house: House, 
     assert (await ordered(house, project, act)).commit is not None
 
 
-async def test_an_approval_by_the_one_who_asked_permits_nothing(house: House, project: str) -> None:
+@pytest.mark.parametrize("by", [{"decided_by": PERSON}, {"decided_by": "ben", "decided_for": PERSON}])
+async def test_an_approval_by_the_one_who_asked_permits_nothing(house: House, project: str, by: dict[str, str]) -> None:
     records = await known(house, project)
     act = acts(project)["source"]
     asked = await approval(house, project, await ordered(house, project, act))
-    forged = asked.model_copy(update={"state": "approved", "decided_by": PERSON})
+    forged = asked.model_copy(update={"state": "approved", **by})
     write = Write(store="approvals", id=asked.approval_id, body=forged.model_dump(mode="json"), expect=1)
     await house.done("router", house.standing(project, principal=PERSON), writes=(write,))
     assert (await approval(house, project, await ordered(house, project, act))).approval_id != asked.approval_id

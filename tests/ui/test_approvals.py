@@ -187,6 +187,25 @@ async def test_a_deputy_decides_in_the_place_of_who_has_delegated(front: Running
         assert (await ana.delete("/v1/delegations", params={"to": "ben"})).status_code == 404
 
 
+async def test_a_deputy_of_two_persons_decides_a_large_act_in_the_place_of_who_did_not_ask(front: Running) -> None:
+    until = (NOW + timedelta(days=2)).isoformat()
+    async with (
+        front.as_principal("ben", "read") as ben,
+        front.as_principal("ana", "read", "approve") as ana,
+        front.as_principal("eve", "read", "approve") as eve,
+    ):
+        for person in (ana, eve):
+            (await person.put("/v1/delegations", json={"to": "ben", "until": until})).raise_for_status()
+        for asker, other in (("ana", "eve"), ("eve", "ana")):
+            act = pending(front, f"act-{asker}", task_id=None, category="erasure", requested_by=asker)
+            decided = (await ben.post(f"{URL}/{act.approval_id}", json=body(act))).json()
+            assert (decided["state"], decided["decided_by"], decided["decided_for"]) == ("approved", "ben", other)
+        (await ana.delete("/v1/delegations", params={"to": "ben"})).raise_for_status()
+        act = pending(front, "act-2", task_id=None, category="erasure", requested_by="eve")
+        refused = await ben.post(f"{URL}/act-2", json=body(act))
+        assert (refused.status_code, "a second person" in refused.text) == (403, True)
+
+
 @pytest.mark.parametrize(
     ("given", "problem"),
     [

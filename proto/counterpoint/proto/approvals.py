@@ -4,6 +4,7 @@ The record's transitions are pure functions here. An approval is decided by one 
 """
 
 import hashlib
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -154,6 +155,11 @@ class Approval(ShownApproval):
             return None
         return "rejected" if self.state == "rejected" else "approved"
 
+    @property
+    def has_second_person(self) -> bool:
+        """Whether the person who decided, and the one in whose place, is another than the one who asked."""
+        return self.requested_by not in (self.decided_by, self.decided_for)
+
     def state_at(self, now: datetime) -> str:
         """Return the state, `expired` as soon as the time is over."""
         return "expired" if self.state == "pending" and now >= self.expires_at else self.state
@@ -164,16 +170,18 @@ class Approval(ShownApproval):
         by: str,
         by_kind: PrincipalKind | str,
         now: datetime,
-        in_place_of: str | None = None,
+        delegators: Sequence[str] = (),
     ) -> "Approval":
-        """Return the approval after a decision. The same decision again by the same person changes nothing.
+        """Return the approval after a decision, which a deputy takes in the place of the first of their `delegators`
+        who did not ask for the act. The same decision again by the same person changes nothing.
 
-        Raises `Denied` for anyone but a person, and for the one who asked or a deputy of theirs; `Permanent` `conflict`
-        for an approval that is decided, expired or closed, or a hash of another text.
+        Raises `Denied` for anyone but a person, and for the one who asked or a deputy of theirs alone; `Permanent`
+        `conflict` for an approval that is decided, expired or closed, or a hash of another text.
         """
         if by_kind != "person":
             raise Denied(ErrorCode.ROLE, "a person, to decide an approval")
-        if self.requested_by is not None and self.requested_by in (by, in_place_of):
+        in_place_of = next((each for each in delegators if each != self.requested_by), None)
+        if self.requested_by is not None and (by == self.requested_by or (delegators and in_place_of is None)):
             raise Denied(ErrorCode.ROLE, f"a second person, neither {self.requested_by} who asked nor their deputy")
         is_known = self.is_intact or given.decision == "rejected"
         if given.artifact_sha256 != self.artifact_sha256 or not is_known:

@@ -33,12 +33,19 @@ def cpu_seconds(endpoints: Endpoints) -> dict[str, float]:
 
 
 def pss_mb(pids: Iterable[int]) -> float:
-    """Return the proportional set size of these processes, in MiB: a shared page counts in parts."""
-    total = 0
+    """Return the proportional set size of these processes, in MiB: a shared page counts in parts.
+
+    The kernel shows that of memory to root alone; to others its resident memory counts.
+    """
+    total = 0.0
     for pid in pids:
-        lines = _lines(Path(f"/proc/{pid}/smaps_rollup"))
-        total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return total / 1024
+        try:
+            lines = list(_lines(Path(f"/proc/{pid}/smaps_rollup")))
+        except PermissionError:
+            total += _rss_mb(pid)
+        else:
+            total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+    return total
 
 
 def tree_pss_mb(pid: int) -> float:
@@ -48,8 +55,11 @@ def tree_pss_mb(pid: int) -> float:
 
 def tree_rss_mb(pid: int) -> float:
     """Return the resident memory of a process and its descendants, in MiB."""
-    pages = sum(int(line.split()[1]) for each in _tree(pid) for line in _lines(Path(f"/proc/{each}/statm")))
-    return pages * _PAGE_BYTES / 2**20
+    return sum(map(_rss_mb, _tree(pid)))
+
+
+def _rss_mb(pid: int) -> float:
+    return sum(int(line.split()[1]) for line in _lines(Path(f"/proc/{pid}/statm"))) * _PAGE_BYTES / 2**20
 
 
 def _tree(pid: int) -> set[int]:

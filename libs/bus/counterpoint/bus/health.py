@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from uvicorn.server import ServerState
 
+from counterpoint.bus.framing import UnambiguousFraming
 from counterpoint.bus.listening import listening_socket
 from counterpoint.bus.request_timeouts import RequestTimeoutProtocol
 
@@ -91,7 +92,7 @@ def http_server(
     """
     listener = listening_socket(host, port) if listener_fd is None else socket.socket(fileno=listener_fd)
     config = uvicorn.Config(
-        app,
+        UnambiguousFraming(app),
         http=RequestTimeoutProtocol,
         log_config=None,
         lifespan="off",

@@ -1,8 +1,10 @@
 """The memory service: the only door to all data, and the only publisher."""
 
 import asyncio
+import ctypes
 import gc
 import os
+import sys
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -62,6 +64,7 @@ from counterpoint.proto import subjects
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 _EMBEDDING_MODEL, _RERANKER = "COUNTERPOINT_EMBEDDING_MODEL", "COUNTERPOINT_RERANKER"
+_PR_SET_DUMPABLE = 4
 _RECORD_POOL = 4
 """Connections reserved for committer, relay and sequencer, so that writes never wait for reads."""
 
@@ -306,8 +309,16 @@ async def serve(settings: MemorySettings) -> None:
         await process.close()
 
 
+def undumpable() -> None:
+    """Keep other processes of the same user from reading this one's memory, where the keys are: above all those that
+    read documents."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
 def run() -> None:
     """Run the process."""
+    undumpable()
     try:
         bus.run(serve(MemorySettings()))
     except RefusedByServer as refused:

@@ -27,7 +27,7 @@ from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.commit.planner import plan_commit
 from counterpoint.memory.ingest.blobs import Blobs
 from counterpoint.memory.ingest.document_plan import DocumentPlan, ParsedDocument, StoredRecord, cut, differences, same
-from counterpoint.memory.ingest.readers import read
+from counterpoint.memory.ingest.readers import READERS, NeedsWorker, read
 from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan
@@ -78,6 +78,7 @@ class Ingest:
         self._blobs = blobs
         self._releases = releases
         self._turns = FairLimiter(parallel)
+        self._readers = FairLimiter(READERS)
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def documents(
@@ -140,8 +141,15 @@ class Ingest:
 
     async def _document(self, origin: Origin, integrity: int, document: Document) -> Ingested:
         try:
-            async with self._lock(origin.project, document.source), self._turns.slot(origin.project):
-                return await retry_on_conflict(partial(self._replace, origin, integrity, document), _RETRIES)
+            async with self._lock(origin.project, document.source):
+                replace = partial(self._replace, origin, integrity, document)
+                try:
+                    async with self._turns.slot(origin.project):
+                        return await retry_on_conflict(partial(replace, apart=False), _RETRIES)
+                except NeedsWorker:
+                    # In turns of their own, so that documents that take long to read hold up only each other.
+                    async with self._readers.slot(origin.project):
+                        return await retry_on_conflict(replace, _RETRIES)
         except Conflict as error:
             raise Transient(f"{document.source} is being ingested by another request") from error
         except Permanent as error:
@@ -149,13 +157,18 @@ class Ingest:
             return Ingested(source=document.source, status="refused", problem=problem)
 
     async def _replace(
-        self, origin: Origin, integrity: int, document: Document, memories: ReadSet = NOTHING_READ
+        self,
+        origin: Origin,
+        integrity: int,
+        document: Document,
+        memories: ReadSet = NOTHING_READ,
+        apart: bool = True,
     ) -> Ingested:
         document_id = ids.document_id(document.source)
         integrity = UNTRUSTED if document.untrusted else integrity
         if document.gone:
             return await self._delete(origin, integrity, document, document_id)
-        pieces = await self._pieces(origin, document, document_id)
+        pieces = await self._pieces(origin, document, document_id, apart)
         known = await self._stored(origin.project, document_id)
         writes = await asyncio.to_thread(differences, known, pieces.chunks)
         before = known.get(("documents", document_id), StoredRecord())
@@ -208,14 +221,14 @@ class Ingest:
             write = Write(store="ingests", id=job.job_id, body=body, expect=row["version"] if row else 0)
             await self._step(origin, integrity, DocumentPlan({"sha256": "progress"}, {}, None), [write])
 
-    async def _pieces(self, origin: Origin, document: Document, document_id: str) -> DocumentPlan:
-        """Plan a document. A blob that may not be stored as a whole is deleted. Raises `Permanent`."""
+    async def _pieces(self, origin: Origin, document: Document, document_id: str, apart: bool) -> DocumentPlan:
+        """Plan a document. A blob that may not be stored as a whole is deleted. Raises `Permanent`, `NeedsWorker`."""
         blob, content = document.blob, document.content
         if blob is not None:
             content = await self._blobs.content(origin.project, blob)
         screen = await self._releases.screen(origin.project)
         try:
-            found = await asyncio.to_thread(_or_refusal, partial(_read, document, content))
+            found = await asyncio.to_thread(_or_refusal, partial(_read, document, content, apart))
             pieces = await asyncio.to_thread(
                 _or_refusal, partial(cut, self._policy, screen, found, document_id, origin)
             )
@@ -313,7 +326,7 @@ def _or_refusal(work: Callable[[], T]) -> T:
     again at a retry of all."""
     try:
         return work()
-    except CounterpointError:
+    except (CounterpointError, NeedsWorker):
         raise
     except Exception as error:
         log.error("document.failed", exc_info=error)
@@ -321,9 +334,9 @@ def _or_refusal(work: Callable[[], T]) -> T:
         raise Permanent(ErrorCode.UNREADABLE, (problem,)) from error
 
 
-def _read(document: Document, content: bytes | None) -> ParsedDocument:
+def _read(document: Document, content: bytes | None, apart: bool) -> ParsedDocument:
     """Return the text and type of a document. Raises `Permanent` if it cannot be read."""
-    found = read(document.source, document.text if content is None else content, document.type)
+    found = read(document.source, document.text if content is None else content, document.type, apart=apart)
     if "\x00" in found.text:
         raise Permanent(ErrorCode.INVALID, (Problem(field="text", problem="contains a NUL character: is it binary?"),))
     if len(found.text) > DOCUMENT_LIMIT_CHARS:

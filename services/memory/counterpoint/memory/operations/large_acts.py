@@ -99,7 +99,7 @@ class LargeActs:
                     raise AwaitsApproval(approval.approval_id)
                 if approval.state == "rejected":
                     raise Denied(ErrorCode.NOT_APPROVED, f"an act that {approval.decided_by} did not reject")
-                if approval.state == "approved" and approval.decided_by != approval.requested_by:
+                if approval.state == "approved" and approval.has_second_person:
                     return (_write(approval.applied(), version),)
         asked = self._approval(origin, act, key, now)
         await self._ask(origin, asked, latest, now)

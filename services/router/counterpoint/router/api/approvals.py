@@ -100,14 +100,14 @@ async def decide(
 async def decide_approval(context: RequestContext, approval_id: str, decision: ApprovalDecision) -> ShownApproval:
     """Commit a decision. Raises `Denied` for anyone but a person who may approve, or a deputy of one, and `Permanent`
     `not_found` or `conflict`."""
-    principal, delegator = context.principal, await require_approver(context)
+    principal, delegators = context.principal, await require_approver(context)
 
     async def decided(memory: Memory) -> tuple[Approval, Commit]:
         item = await memory.get(STORE, approval_id)
         if item is None:
             raise _unknown(context.project)
         before = record(item, Approval)
-        after = before.decided(decision, principal.name, principal.kind, memory.now, delegator)
+        after = before.decided(decision, principal.name, principal.kind, memory.now, delegators)
         return after, Commit() if after is before else _commit(context, memory, item, after)
 
     return _shown(await context.commit(decided), context.memory().now)

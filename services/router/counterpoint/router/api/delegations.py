@@ -91,8 +91,8 @@ async def remove(context: Context, to: Name, by: Annotated[str | None, Query()] 
     return reply(await context.commit(removed))
 
 
-async def require_approver(context: RequestContext) -> str | None:
-    """Return the person in whose place the caller decides approvals, None for a caller with the role `approve`.
+async def require_approver(context: RequestContext) -> tuple[str, ...]:
+    """Return the persons in whose place the caller may decide approvals, none for a caller with the role `approve`.
 
     Raises `Denied` for anyone else. Memory checks it again.
     """
@@ -101,26 +101,27 @@ async def require_approver(context: RequestContext) -> str | None:
         raise Denied(ErrorCode.ROLE, "a person, to decide an approval")
     if context.may(DELEGATED) or not context.may("read"):
         context.require(DELEGATED)
-        return None
-    delegator = await deputy_of(context)
-    if delegator is None:
+        return ()
+    found = await delegators(context)
+    if not found:
         context.require(DELEGATED)
-    return delegator
+    return found
 
 
-async def deputy_of(context: RequestContext) -> str | None:
-    """Return the person in whose place the caller may decide approvals in the project, None without one."""
+async def delegators(context: RequestContext) -> tuple[str, ...]:
+    """Return the persons in whose place the caller may decide approvals in the project."""
     principal = context.principal
     if principal.kind != "person" or not context.may("read"):
-        return None
+        return ()
     # The router's own memory: the caller has no right to read delegations.
     memory = context.resources.memory(context.project, None)
     (found,) = await memory.query(List(store=STORE, where={"to": principal.name}, limit=DELEGATIONS_MAX))
+    live: list[str] = []
     for delegation in records(found.items, Delegation):
         delegator = await principal_named(context.resources.memory(subjects.DEFAULT_PROJECT, None), delegation.by)
         if delegation.holds(delegator, principal, memory.now):
-            return delegation.by
-    return None
+            live.append(delegation.by)
+    return tuple(live)
 
 
 async def _person(context: RequestContext, name: str) -> Principal:

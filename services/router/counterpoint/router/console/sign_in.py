@@ -11,7 +11,7 @@ from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES, Shape
 from counterpoint.proto.principals import Principal, PrincipalKind, Role
 from counterpoint.router.api.body import parsed, raw_body, reply, validate
 from counterpoint.router.api.context import Context, RouterResources
-from counterpoint.router.api.delegations import deputy_of
+from counterpoint.router.api.delegations import delegators
 from counterpoint.router.api.openapi import request_body
 from counterpoint.router.console.sign_in_codes import VALID_S
 from counterpoint.router.cookies import delete_cookie, require_own_origin, set_cookie
@@ -58,7 +58,7 @@ class SignInCode(Shape):
 @router.get("/whoami", responses={200: {"model": CallerIdentity}}, response_model=None)
 async def whoami(context: Context) -> Response:
     """Return the principal of the token, and whose deputy it is in the project."""
-    return _caller(context.principal, await deputy_of(context))
+    return _caller(context.principal, next(iter(await delegators(context)), None))
 
 
 @router.post(

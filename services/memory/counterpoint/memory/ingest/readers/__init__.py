@@ -4,6 +4,7 @@ The text is redacted between the two, so that chunks depend on the redacted text
 content alone; PDF and HTML are read in a process of their own.
 """
 
-from counterpoint.memory.ingest.readers.document import DocumentText, read
+from counterpoint.memory.ingest.readers.document import DocumentText, NeedsWorker, read
+from counterpoint.memory.ingest.readers.sandbox import READERS
 
-__all__ = ["DocumentText", "read"]
+__all__ = ["READERS", "DocumentText", "NeedsWorker", "read"]

@@ -31,19 +31,23 @@ class DocumentText:
     problem: str | None = None
 
 
-def read(name: str, given: str | bytes, type: ContentType | None = None) -> DocumentText:
+class NeedsWorker(Exception):
+    """The document is one that a process of its own has to read."""
+
+
+def read(name: str, given: str | bytes, type: ContentType | None = None, *, apart: bool = True) -> DocumentText:
     """Return the text of a document; without a `type` it is detected by the name, then by the content. Raises
-    `Permanent` with the reason if it cannot be read."""
+    `Permanent` with the reason if it cannot be read, and unless `apart` `NeedsWorker`."""
     if isinstance(given, bytes):
         if type == "pdf" or (type is None and is_pdf(given)):
+            _needs_worker(apart)
             found = pdf(given)
-            return DocumentText(
-                _without_surrogates(found.text), "pdf", found.title and _without_surrogates(found.title), found.problem
-            )
+            return DocumentText(found.text, "pdf", found.title, found.problem)
         given = decoded(given, html=type == "html" or (type is None and detect(name, "") == "html"))
     kind = type or _kind(name, given)
     match kind:
         case "html":
+            _needs_worker(apart)
             page = _or_refused(html, given)
             return DocumentText(page.text, "html", page.title)
         case "notebook":
@@ -56,6 +60,11 @@ def read(name: str, given: str | bytes, type: ContentType | None = None) -> Docu
             return DocumentText(given if turns is None else _without_surrogates(transcript(turns)), "conversation")
         case _:
             return DocumentText(given, kind)
+
+
+def _needs_worker(apart: bool) -> None:
+    if not apart:
+        raise NeedsWorker
 
 
 def _kind(name: str, text: str) -> ContentType:

@@ -24,4 +24,4 @@ def html(source: str) -> Page:
     if len(source) > HTML_LIMIT_CHARS:
         raise ValueError(f"is HTML of more than {HTML_LIMIT_CHARS} characters")
     result = read_in_worker("html", source.encode(errors="replace"))
-    return Page(result["text"], result["title"] or None)
+    return Page(result.text, result.title or None)

@@ -29,12 +29,12 @@ def pdf(content: bytes) -> Pages:
         result = read_in_worker("pdf", content)
     except ValueError as error:
         raise _refused(str(error)) from error
-    pages: list[str] = result["pages"]
+    pages = result.pages
     bare = [n for n, page in enumerate(pages, 1) if not page.strip()]
     if len(bare) == len(pages):
         raise _refused("is a PDF without a text layer: its pages are images")
     problem = f"{len(bare)} of {len(pages)} pages have no text: {_some(bare)}" if bare else None
-    return Pages("\f".join(pages), result["title"] or None, problem)
+    return Pages("\f".join(pages), result.title or None, problem)
 
 
 def _some(pages: list[int]) -> str:

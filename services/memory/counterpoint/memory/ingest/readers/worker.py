@@ -1,17 +1,23 @@
 """Worker process that reads one PDF, or one page of HTML, from its standard input and writes it as JSON, within fixed
-limits.
+limits, without a right to open files or connections, or to start processes.
 
 It is run as a file, so that it imports nothing of this package: `python -I worker.py pdf|html`.
 """
 
+import codecs
+import ctypes
 import json
+import os
 import resource
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 MEMORY_LIMIT_BYTES = 512 * 1024 * 1024
 CPU_LIMIT_S = 45
 TEXT_LIMIT_CHARS = 8 * 1024 * 1024
+_PR_SET_NO_NEW_PRIVS = 38
 
 _REMOVED = (
     "script", "style", "nav", "noscript", "template", "svg", "iframe", "object", "form", "aside", "footer",
@@ -20,11 +26,22 @@ _REMOVED = (
 
 
 def bounded() -> None:
-    """Limit memory and time, and drop the right to write files."""
+    """Limit memory and time, and make the process give way to all others where processors or memory are scarce."""
+    os.nice(19)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # At the first limit a process ends with a signal that names it, and at the second one for certain.
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S + 5))
+    for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC):
+        resource.setrlimit(kind, (0, 0))
+
+
+def closed() -> None:
+    """Drop the right to open anything: what is needed is imported, and standard input and output stay open."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
 
 
 def pdf(content: bytes) -> dict[str, Any]:
@@ -32,6 +49,9 @@ def pdf(content: bytes) -> dict[str, Any]:
     import pypdfium2
     from pypdfium2.raw import FPDF_ERR_PASSWORD
 
+    # The encoding of its texts is imported with the first one.
+    codecs.lookup("utf-16-le")
+    closed()
     try:
         document = pypdfium2.PdfDocument(content)
     except pypdfium2.PdfiumError as error:
@@ -56,6 +76,7 @@ def html(content: bytes) -> dict[str, Any]:
     from bs4 import BeautifulSoup
     from markdownify import MarkdownConverter
 
+    closed()
     try:
         soup = BeautifulSoup(content.decode(), "html.parser")
         title = " ".join(soup.title.get_text().split()) if soup.title else ""
@@ -71,6 +92,8 @@ def html(content: bytes) -> dict[str, Any]:
             heading_style="ATX", escape_asterisks=False, escape_underscores=False, escape_misc=False
         )
         text = str(converter.convert_soup(soup))
+        if len(text) > TEXT_LIMIT_CHARS:
+            return {"refused": f"is HTML of more than {TEXT_LIMIT_CHARS} characters as text"}
     except RecursionError:
         return {"refused": "is HTML that is nested too deeply"}
     return {"text": "\n".join(line.rstrip() for line in text.split("\n")).strip() + "\n", "title": title}
@@ -97,7 +120,19 @@ def _plain(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\f", "\n").replace("\0", "").strip()
 
 
-if __name__ == "__main__":
+def main(kind: str) -> None:
+    """Read the standard input, and write the result."""
     content = sys.stdin.buffer.read()
     bounded()
-    sys.stdout.write(json.dumps({"pdf": pdf, "html": html}[sys.argv[1]](content)))
+    name, reader = {"pdf": ("a PDF", pdf), "html": ("HTML", html)}[kind]
+    try:
+        result = reader(content)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the reason
+        reason = " ".join(f"{type(error).__name__} {error}".split())[:200]
+        result = {"refused": f"is {name} that its reader cannot process ({reason})"}
+    # Without unpaired surrogates, which a PDF may have.
+    sys.stdout.buffer.write(json.dumps(result, ensure_ascii=False).encode(errors="replace"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
