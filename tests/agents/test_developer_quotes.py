@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.developer.evidence.calibration import load_calibration
-from counterpoint.developer.excerpts.answers import quoted_answer
+from counterpoint.developer.excerpts.answers import QuestionHits
 from counterpoint.developer.excerpts.citations import cite
 from counterpoint.developer.excerpts.passages import is_same_text, passages, sentences
 from counterpoint.developer.excerpts.relevance import Hit, grade, hits
@@ -132,7 +132,7 @@ QUESTIONS = ["How long does the spooler keep jobs?", "Which room is the big prin
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_an_answer_is_quotes_and_their_references_alone(question: str) -> None:
-    made = quoted_answer(question, [hit_of(RUNBOOK, 0.7, query=question)], KNOWN.answer.threshold)
+    made = QuestionHits(question, [hit_of(RUNBOOK, 0.7, query=question)]).quoted(KNOWN.answer.threshold)
     left = made.text
     for number, citation in enumerate(made.citations, 1):
         place = f"{citation.source_path}, characters {citation.start}" if number == 1 else f"{citation.start}"
@@ -143,16 +143,16 @@ def test_an_answer_is_quotes_and_their_references_alone(question: str) -> None:
 
 
 def test_an_answer_takes_the_sentence_that_holds_the_words() -> None:
-    made = quoted_answer(QUESTIONS[0], [hit_of(RUNBOOK, 0.7, query=QUESTIONS[0])], KNOWN.answer.threshold)
+    made = QuestionHits(QUESTIONS[0], [hit_of(RUNBOOK, 0.7, query=QUESTIONS[0])]).quoted(KNOWN.answer.threshold)
     assert "It keeps jobs for a day." in made.citations[0].quote
-    made = quoted_answer(QUESTIONS[1], [hit_of(RUNBOOK, 0.7, query=QUESTIONS[1])], KNOWN.answer.threshold)
+    made = QuestionHits(QUESTIONS[1], [hit_of(RUNBOOK, 0.7, query=QUESTIONS[1])]).quoted(KNOWN.answer.threshold)
     assert "| printer | room |" in made.text
     assert "| big | 12 |" in made.text
 
 
 def test_an_answer_that_is_a_step_brings_its_list() -> None:
     question = "How do I list the jobs of a full spooler?"
-    made = quoted_answer(question, [hit_of(RUNBOOK, 0.7, query=question)], KNOWN.answer.threshold)
+    made = QuestionHits(question, [hit_of(RUNBOOK, 0.7, query=question)]).quoted(KNOWN.answer.threshold)
     assert [made.text.index(step) for step in ("1. List", "2. Cancel", "3. Restart")] == sorted(
         made.text.index(step) for step in ("1. List", "2. Cancel", "3. Restart")
     )

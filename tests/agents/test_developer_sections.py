@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.developer.evidence.calibration import load_calibration
-from counterpoint.developer.excerpts.answers import grade_answer, quoted_answer
+from counterpoint.developer.excerpts.answers import QuestionHits
 from counterpoint.developer.excerpts.citations import references
 from counterpoint.developer.excerpts.excerpt import excerpt
 from counterpoint.developer.excerpts.likelihood import LikelihoodModel
@@ -100,7 +100,7 @@ def found(query: str, *texts: tuple[str, str], cosine: float = 0.6) -> tuple[Hit
 
 
 def answered(question: str, *texts: tuple[str, str]) -> str:
-    return quoted_answer(question, found(question, *(texts or (("slots.md", SLOTS),))), CURVE.threshold).text
+    return QuestionHits(question, found(question, *(texts or (("slots.md", SLOTS),)))).quoted(CURVE.threshold).text
 
 
 def test_prohibition_about_the_thing_asked_is_in_the_answer() -> None:
@@ -179,7 +179,7 @@ def test_question_for_an_owner_quotes_its_row_and_what_names_the_thing_alone() -
 def test_row_says_what_its_headers_name() -> None:
     ports = "# Ports\n\n| Port | Process |\n|---|---|\n| 9810 | front |\n| 9811 | slot monitor |\n"
     question = "Which port does the slot monitor need?"
-    assert grade_answer(question, found(question, ("ports.md", ports)), CURVE).probability > LACKING_MAX
+    assert QuestionHits(question, found(question, ("ports.md", ports))).grade(CURVE).probability > LACKING_MAX
     (section,) = sections(found(question, ("ports.md", ports)))
     assert section.sentences[-1] == "Port: 9811; Process: slot monitor"
 
@@ -195,7 +195,7 @@ def test_duration_of_a_setting_is_answered_by_its_row() -> None:
 
 @pytest.mark.parametrize("question", ["What is a slot for?", "When does a slot grow?", "Which settings has a slot?"])
 def test_headings_front_matter_and_directives_are_no_answer(question: str) -> None:
-    made = quoted_answer(question, found(question, ("slots.md", SLOTS), ("exits.rst", EXITS)), CURVE.threshold)
+    made = QuestionHits(question, found(question, ("slots.md", SLOTS), ("exits.rst", EXITS))).quoted(CURVE.threshold)
     for citation in made.citations:
         first = citation.quote.splitlines()[0]
         assert not first.startswith(("#", "---", ".. ", "title:"))
@@ -239,7 +239,7 @@ def test_prohibition_comes_before_a_sentence_that_says_as_much() -> None:
      "Wie viele Slots sind gerade belegt?", "Who do I page when a slot grows?", "In which region is the slot?"],
 )  # fmt: skip
 def test_kind_with_a_form_of_its_own_is_refused_where_no_text_has_it(question: str) -> None:
-    made = grade_answer(question, found(question, ("slots.md", SLOTS)), CURVE)
+    made = QuestionHits(question, found(question, ("slots.md", SLOTS))).grade(CURVE)
     assert not made.sufficient
     assert made.probability <= LACKING_MAX
 
@@ -248,7 +248,9 @@ def test_what_is_asked_of_us_is_answered_from_our_own_page_alone() -> None:
     question = "How many idle slots do we keep?"
     vendor = "# Retention\n\nIdle slots: a server keeps 40 idle slots.\n"
     own = "# Retention\n\nIdle slots: on our servers we keep 40 idle slots.\n"
-    likely = [grade_answer(question, found(question, ("keep.md", text)), CURVE).probability for text in (vendor, own)]
+    likely = [
+        QuestionHits(question, found(question, ("keep.md", text))).grade(CURVE).probability for text in (vendor, own)
+    ]
     assert likely[0] <= 0.2 < likely[1]
 
 
@@ -291,7 +293,7 @@ def test_references_name_a_document_once_for_places_that_follow_one_another() ->
 def test_thing_that_the_pages_never_mention_is_less_likely_than_one_they_do() -> None:
     known, unknown = "How long until idle slots are dropped?", "How long until idle tunnels of the gateway are dropped?"
     likely, unlikely = (
-        grade_answer(each, found(each, ("slots.md", SLOTS)), CURVE).probability for each in (known, unknown)
+        QuestionHits(each, found(each, ("slots.md", SLOTS))).grade(CURVE).probability for each in (known, unknown)
     )
     assert likely > unlikely
 
@@ -299,7 +301,7 @@ def test_thing_that_the_pages_never_mention_is_less_likely_than_one_they_do() ->
 def test_version_that_the_pages_never_mention_is_less_likely_than_one_they_do() -> None:
     page = ("update.md", "# Update of the ledger\n\nTo update the ledger to 4.3, stop the ledger and run the setup.\n")
     questions = ("how do I update the ledger to 4.3", "how do I update the ledger to 5.1")
-    known, unknown = (grade_answer(each, found(each, page), CURVE).probability for each in questions)
+    known, unknown = (QuestionHits(each, found(each, page)).grade(CURVE).probability for each in questions)
     assert unknown < known
 
 
@@ -308,7 +310,8 @@ def test_what_other_words_found_has_to_be_likelier(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("counterpoint.developer.excerpts.selection.likelihood_model", lambda: even)
     question = "How long until idle slots are dropped?"
     first, again = (
-        grade_answer(question, found(question, ("slots.md", SLOTS)), CURVE, rewritten=again) for again in (False, True)
+        QuestionHits(question, found(question, ("slots.md", SLOTS)), rewritten=again).grade(CURVE)
+        for again in (False, True)
     )
     assert first.probability == again.probability == 0.5
     assert (first.sufficient, again.sufficient) == (True, False)
@@ -642,9 +645,9 @@ def test_question_how_long_is_answered_by_a_period_only(text: str, has_one: bool
 def test_question_how_long_is_refused_by_a_page_without_a_period() -> None:
     page = "# Slots\n\nIdle slots are kept for replicas. Drop a slot immediately if its replica is gone.\n"
     question = "How long are idle slots kept?"
-    assert not grade_answer(question, found(question, ("slots.md", page)), CURVE).sufficient
+    assert not QuestionHits(question, found(question, ("slots.md", page))).grade(CURVE).sufficient
     page += "\nIdle slots are kept for 90 minutes.\n"
-    assert grade_answer(question, found(question, ("slots.md", page)), CURVE).sufficient
+    assert QuestionHits(question, found(question, ("slots.md", page))).grade(CURVE).sufficient
 
 
 def test_untrusted_sections_are_no_procedures() -> None:
@@ -684,7 +687,7 @@ def test_every_citation_reads_as_its_passage_and_the_answer_is_bounded() -> None
     more = "## More\n\n" + "\n\n".join(f"Paragraph {n} about slots and their replicas." * 6 for n in range(30))
     for text, least in ((f"{SLOTS}\n{more}", 1_000), (more, 1_300)):
         sought = found("What about slots and replicas?", ("slots.md", text))
-        made = quoted_answer("What about slots and replicas?", sought, CURVE.threshold)
+        made = QuestionHits("What about slots and replicas?", sought).quoted(CURVE.threshold)
         assert least < len(made.text) <= 1_500
         for citation in made.citations:
             assert text[citation.start : citation.end] == citation.quote

@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from counterpoint.developer.evidence.search_query import QUERY_CHARS, SearchQuery
+from counterpoint.developer.excerpts.answers import QuestionHits
 from counterpoint.developer.excerpts.relevance import Hit, HitFeatures
 from counterpoint.developer.language.exact_forms import exact
 from counterpoint.developer.language.words import content_words
@@ -347,7 +348,7 @@ class TestWritten:
     @given(st.lists(st.sampled_from([PAGER, OWNER]), min_size=1, max_size=3), st.text(max_size=80))
     def test_quotes_are_always_borne_out(self, texts: list[str], question: str) -> None:
         found = tuple(hit(text, n, start=7 * n) for n, text in enumerate(texts))
-        for draft in (draft_of_quotes(question, found, 0.5), draft_of_passages(found)):
+        for draft in (draft_of_quotes(QuestionHits(question, found), 0.5), draft_of_passages(found)):
             assert draft.sentences
             assert all(verdict.supported for verdict in verdicts_of(draft, found))
 
@@ -360,7 +361,7 @@ class TestWritten:
 
 
 class TestSpans:
-    draft = draft_of_quotes("Who owns finance_daily?", FOUND, 0.5)
+    draft = draft_of_quotes(QuestionHits("Who owns finance_daily?", FOUND), 0.5)
 
     @pytest.mark.parametrize(
         "wrong", [{"start": 1}, {"quote": "no"}, {"end": 10_000}, {"id": "c-9"}, {"version": 2}, {"store": "attempts"}]

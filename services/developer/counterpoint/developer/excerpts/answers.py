@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from counterpoint.developer.excerpts.citations import cite, quotes_text
 from counterpoint.developer.excerpts.passages import Passage, passages, sentences
 from counterpoint.developer.excerpts.relevance import Curve, Grade, Hit, grade
-from counterpoint.developer.excerpts.selection import select
+from counterpoint.developer.excerpts.selection import Selection, select
 from counterpoint.developer.language.words import content_words, coverage, weights
 from counterpoint.proto.findings import Citation
 
@@ -24,25 +25,33 @@ class QuotedAnswer:
     citations: tuple[Citation, ...]
 
 
-def quoted_answer(question: str, hits: Sequence[Hit], threshold: float, neighbours: Sequence[Hit] = ()) -> QuotedAnswer:
-    """Quote the parts of the best hits that answer a question. Needs at least one hit.
+@dataclass(frozen=True)
+class QuestionHits:
+    """The hits for a question, or those of a `rewritten` query, and adjacent passages. The excerpts are selected once,
+    to be graded and quoted."""
 
-    Documents are quoted by sections, with `neighbours` as further passages; conversations and programs by spans.
-    """
-    selected = select(question, hits, neighbours)
-    if selected is None:
-        return _spans(question, hits, threshold)
-    citations = selected.citations
-    return QuotedAnswer(quotes_text(citations), citations)
+    question: str
+    hits: Sequence[Hit]
+    neighbours: Sequence[Hit] = ()
+    rewritten: bool = False
 
+    @cached_property
+    def selected(self) -> Selection | None:
+        """The excerpts of documents; None for conversations and programs."""
+        return select(self.question, self.hits, self.neighbours)
 
-def grade_answer(
-    question: str, hits: Sequence[Hit], curve: Curve, neighbours: Sequence[Hit] = (), rewritten: bool = False
-) -> Grade:
-    """Grade whether the hits, or those of a `rewritten` query, suffice for an answer: documents by the likelihood of
-    the excerpts, others by that of the best passage."""
-    selected = select(question, hits, neighbours)
-    return grade(hits, curve) if selected is None else selected.grade(rewritten)
+    def grade(self, curve: Curve) -> Grade:
+        """Grade whether the hits suffice for an answer: documents by the likelihood of the excerpts, others by that of
+        the best passage."""
+        return grade(self.hits, curve) if self.selected is None else self.selected.grade(self.rewritten)
+
+    def quoted(self, threshold: float) -> QuotedAnswer:
+        """Quote the parts of the best hits that answer the question: documents by sections, others by spans. Needs at
+        least one hit."""
+        if self.selected is None:
+            return _spans(self.question, self.hits, threshold)
+        citations = self.selected.citations
+        return QuotedAnswer(quotes_text(citations), citations)
 
 
 def _spans(question: str, hits: Sequence[Hit], threshold: float) -> QuotedAnswer:

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from counterpoint.developer.language.codes import codes_of
 from counterpoint.developer.language.german import (
@@ -21,7 +21,7 @@ from counterpoint.developer.language.kinds import FOCUS, OURS, PERMISSION, Kind,
 from counterpoint.developer.language.words import content_words
 
 _WORD = re.compile(r"[a-zäöüß]{2,}")
-_DIGIT = re.compile(r"(?<![\w.,:/-])\d(?![\w.,:/-]|\. )")
+_DIGIT = re.compile(r"\d(?<![\w.,:/-]\d)(?![\w.,:/-]|\. )")
 _VERSION = re.compile(r"(?<![\w.,:/-])v?(\d{1,4}\.\d{1,4})(?![\w:/-])")
 _JOINED = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b|\b\w*[a-z][A-Z]\w*\b|\b\w*\d\w*\b|\b\w+(?:[._/:=]\w+)+")
 
@@ -123,6 +123,7 @@ def digits(text: str) -> frozenset[str]:
     return frozenset((*_DIGIT.findall(text), *_VERSION.findall(text)))
 
 
+@lru_cache(maxsize=2_000)
 def words_of(text: str) -> frozenset[str]:
     """Return the content words of a text; for a German text also German stems and their translations."""
     words = content_words(text) | digits(text)

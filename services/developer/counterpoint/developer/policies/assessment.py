@@ -6,7 +6,7 @@ from counterpoint.developer.evidence.calibration import Calibration
 from counterpoint.developer.evidence.gather import Evidence
 from counterpoint.developer.evidence.lessons import fixed_errors, proven_fixes, similar_success
 from counterpoint.developer.evidence.likeness import RECOGNISED
-from counterpoint.developer.excerpts.answers import grade_answer
+from counterpoint.developer.excerpts.answers import QuestionHits
 from counterpoint.developer.excerpts.relevance import Grade
 from counterpoint.developer.language.codes import common_codes
 from counterpoint.developer.policies.confidence import band, below_high, confidence_of, confidence_terms, weaknesses
@@ -58,7 +58,8 @@ def assess(message: TaskDelegated, evidence: Evidence, calibration: Calibration)
     in `WAIVING_KINDS` waives the gate, which the assessment records."""
     waived = _waiving_principal(message.override)
     if message.lane == "answer":
-        grade = grade_answer(message.task.description, evidence.answers, calibration.answer, evidence.neighbours)
+        found = QuestionHits(message.task.description, evidence.answers, evidence.neighbours)
+        grade = found.grade(calibration.answer)
         reached = band(grade.probability) if grade.sufficient else "low"
         assessed = Confidence(score=round(grade.probability, 4), band=reached)
         return _waivable(Assessment(assessed, grade, waived, grade.reason), message.override)

@@ -7,7 +7,7 @@ from counterpoint.developer.evidence.calibration import Calibration
 from counterpoint.developer.evidence.gather import Evidence
 from counterpoint.developer.evidence.lessons import warnings
 from counterpoint.developer.evidence.providers import provider_needs
-from counterpoint.developer.excerpts.answers import quoted_answer
+from counterpoint.developer.excerpts.answers import QuestionHits
 from counterpoint.developer.policies.assessment import Assessment, assess, under_constraints
 from counterpoint.developer.policies.findings import candidates, findings_of, under_caveats, unvouched_sources
 from counterpoint.developer.policies.plan_sections import WrittenPlan
@@ -45,8 +45,8 @@ def _answer(message: TaskDelegated, evidence: Evidence, assessment: Assessment, 
         return insufficient_evidence(message, evidence, assessment)
     if evidence.instruction:
         return _instructed(message, evidence, assessment, calibration)
-    question, threshold = message.task.description, calibration.answer.threshold
-    answer = quoted_answer(question, evidence.answers, threshold, evidence.neighbours)
+    found = QuestionHits(message.task.description, evidence.answers, evidence.neighbours)
+    answer = found.quoted(calibration.answer.threshold)
     text = under_caveats(unvouched_sources(evidence, answer.citations), answer.text)
     return AnswerResult(text, assessment.reasoning, findings_of(evidence, answer.citations, assessment.caveats))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from counterpoint.developer.evidence.calibration import Calibration
 from counterpoint.developer.evidence.gather import Evidence
-from counterpoint.developer.excerpts.answers import grade_answer, quoted_answer
+from counterpoint.developer.excerpts.answers import QuestionHits
 from counterpoint.developer.excerpts.citations import references
 from counterpoint.developer.language.question_terms import question_terms, words_of
 from counterpoint.developer.language.words import content_words
@@ -53,11 +53,11 @@ def with_part(conclusion: Conclusion, part: str, evidence: Evidence, calibration
     result, curve = conclusion.result, calibration.answer
     if not isinstance(result, AnswerResult) or not evidence.answers or is_answered(part, result.text, result.findings):
         return conclusion
-    if not grade_answer(part, evidence.answers, curve, evidence.neighbours).sufficient:
+    found = QuestionHits(part, evidence.answers, evidence.neighbours)
+    if not found.grade(curve).sufficient:
         return conclusion
     before = result.findings.citations
-    quoted = quoted_answer(part, evidence.answers, curve.threshold, evidence.neighbours).citations
-    new = tuple(each for each in quoted if each not in before)
+    new = tuple(each for each in found.quoted(curve.threshold).citations if each not in before)
     if not new or unvouched_sources(evidence, new):
         return conclusion
     body = result.text.replace(references(before), "").rstrip()

@@ -3,12 +3,11 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from counterpoint.developer.evidence.gather import Evidence
 from counterpoint.developer.evidence.owners import names_subject, owner_sentence
-from counterpoint.developer.excerpts.answers import quoted_answer
+from counterpoint.developer.excerpts.answers import QuestionHits
 from counterpoint.developer.excerpts.citations import cite, references
 from counterpoint.developer.excerpts.passages import Passage, passages, sentences
-from counterpoint.developer.excerpts.relevance import Hit
+from counterpoint.developer.excerpts.relevance import Curve, Hit
 from counterpoint.developer.language.exact_forms import exact, words_of
 from counterpoint.developer.rag.run import PASSAGES, QUOTES, Draft, Sentence, Verdict
 from counterpoint.developer.rag.validate import MARK
@@ -43,19 +42,17 @@ _TASK = f"""You answer questions from numbered passages, and from nothing else.
 - If they do not hold the answer, write only: {NO_ANSWER}"""
 
 
-def draft_by_rules(question: str, evidence: Evidence, threshold: float, *, sufficient: bool) -> Draft:
-    """Return a draft of the owners in lineage and of quotes; of owners alone if the passages are not `sufficient`."""
-    owners, found = evidence.owners, evidence.answers
-    if owners and not sufficient:
-        return draft_of_owners(question, owners, None)
-    quotes = draft_of_quotes(question, found, threshold, evidence.neighbours)
-    return draft_of_owners(question, owners, quotes) if owners else quotes
+def draft_by_rules(found: QuestionHits, owners: Sequence[Hit], curve: Curve) -> Draft:
+    """Return a draft of the owners in lineage and of quotes; of owners alone if the passages do not suffice."""
+    if owners and not found.grade(curve).sufficient:
+        return draft_of_owners(found.question, owners, None)
+    quotes = draft_of_quotes(found, curve.threshold)
+    return draft_of_owners(found.question, owners, quotes) if owners else quotes
 
 
-def draft_of_quotes(question: str, hits: Sequence[Hit], threshold: float, neighbours: Sequence[Hit] = ()) -> Draft:
+def draft_of_quotes(found: QuestionHits, threshold: float) -> Draft:
     """Return a draft of the best quotes. Needs at least one hit."""
-    made = quoted_answer(question, hits, threshold, neighbours)
-    return _quote_draft(made.citations, QUOTES)
+    return _quote_draft(found.quoted(threshold).citations, QUOTES)
 
 
 def draft_of_owners(question: str, owners: Sequence[Hit], quotes: Draft | None) -> Draft:

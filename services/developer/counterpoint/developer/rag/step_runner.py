@@ -12,8 +12,7 @@ from counterpoint.developer.evidence.calibration import Calibration
 from counterpoint.developer.evidence.gather import Evidence, evidence_of, search
 from counterpoint.developer.evidence.owners import RECORDED_OWNER, look_up_owners
 from counterpoint.developer.evidence.search_query import SearchQuery
-from counterpoint.developer.excerpts.answers import grade_answer
-from counterpoint.developer.excerpts.relevance import Grade
+from counterpoint.developer.excerpts.answers import QuestionHits
 from counterpoint.developer.language.storable import storable
 from counterpoint.developer.policies.commits import AGENT, join_commits
 from counterpoint.developer.policies.confidence import band, below_high
@@ -87,6 +86,7 @@ class StepRunner:
         self._began = time.monotonic()
         self._spent_s, self._until = 0.0, 0.0
         self._evidence: Evidence | None = None
+        self._hits = QuestionHits("", ())
         self._summary = ""
         self.single_commit = single_commit
         self.pending = Commit()
@@ -223,7 +223,7 @@ class StepRunner:
 
     def _evaluate(self, run: Run) -> _StepResult:
         query = run.asked or SearchQuery(text=run.question)
-        grade = self._grade_documents(run) if not self.evidence.owners else RECORDED_OWNER
+        grade = RECORDED_OWNER if self.evidence.owners else self._hits.grade(self._calibration.answer)
         grade = grade.model_copy(update={"probability": round(grade.probability, 4)})
         rewritten = rewrite(run.meant, query, self.evidence.answers, run.rewrites)
         after = transitions.after_evaluate(run, grade, rewritten, late := self._is_late)
@@ -235,10 +235,6 @@ class StepRunner:
         if not all(hit.trusted for hit in best):
             confidence = below_high(confidence)
         return _StepResult(after, decisions.get(after.next or "", "stop"), grade.reason, confidence)
-
-    def _grade_documents(self, run: Run) -> Grade:
-        found, beside = self.evidence.answers, self.evidence.neighbours
-        return grade_answer(text_to_grade(run), found, self._calibration.answer, beside, rewritten=run.rewrites > 0)
 
     async def _generate(self, run: Run) -> _StepResult:
         draft, notes = await self._draft(run)
@@ -267,11 +263,10 @@ class StepRunner:
                 notes = (f"the model {wrote}, so the answer consists of quotes",)
         if run.draft is not None and run.draft.by == QUOTES:
             return supported_part(run.draft, run.verdicts), notes
-        return self._draft_by_rules(run).model_copy(update={"declined": declined}), notes
+        return self._draft_by_rules().model_copy(update={"declined": declined}), notes
 
-    def _draft_by_rules(self, run: Run) -> Draft:
-        sufficient, threshold = self._grade_documents(run).sufficient, self._calibration.answer.threshold
-        return draft_by_rules(text_to_grade(run), self.evidence, threshold, sufficient=sufficient)
+    def _draft_by_rules(self) -> Draft:
+        return draft_by_rules(self._hits, self.evidence.owners, self._calibration.answer)
 
     def _validate(self, run: Run) -> _StepResult:
         hits = (*self.evidence.owners, *self.evidence.answers, *self.evidence.neighbours)
@@ -279,7 +274,7 @@ class StepRunner:
         after = transitions.after_validate(run, verdicts, self._is_late)
         decisions = {"answered": "supported", "fallback": "fall back to plain retrieval"}
         if after.ending == "fallback" and run.draft and _model(run.draft):
-            quotes = self._draft_by_rules(run)
+            quotes = self._draft_by_rules()
             after = transitions.by_rules(after, quotes, verdicts_of(quotes, hits))
             decisions["answered"] = "fall back to quotes"
         wrong = [f"{n}: {verdict.problem}" for n, verdict in enumerate(verdicts, 1) if not verdict.supported]
@@ -291,6 +286,7 @@ class StepRunner:
         meaning_alone = run.route is not None and run.route.mode == "vector"
         results = await search(self._memory, self._message, query, meaning_alone)
         evidence = evidence_of(self._message, results, self._calibration, query)
+        self._hits = QuestionHits(text_to_grade(run), evidence.answers, evidence.neighbours, run.rewrites > 0)
         self._evidence = replace(evidence, owners=await look_up_owners(self._memory, run.meant or run.question))
         hits = (*self._evidence.owners, *self._evidence.answers)
         return tuple(PassageVersion(id=hit.item.id, version=hit.item.version) for hit in hits)
