@@ -3,9 +3,14 @@
 from typing import Any
 
 import pytest
-from agents.manager_house import House
+from agents.manager_house import START, House
 
+from counterpoint.manager.attempts import ReporterAttempt, classify_outcome
+from counterpoint.manager.task_history import TaskHistory
 from counterpoint.manager.task_limits import TaskLimits
+from counterpoint.proto.attempts import TaskOutcomeReported
+from counterpoint.proto.findings import Citation, Findings, SimilarAttempt
+from counterpoint.proto.ids import new_id
 from counterpoint.proto.tasks import Task, TaskCompleted, TaskEscalated, TaskResumed
 
 UNLOCKED = "none of the runbook: the user was locked, unlocked it"
@@ -23,6 +28,12 @@ def escalated(**asked: Any) -> House:
     house.route(**({"error_message": "Error: user is locked"} | asked))
     house.developer("stopped", 0.3, code="low_confidence")
     return house
+
+
+def shown(house: House) -> Findings:
+    findings = house.task().findings
+    assert findings is not None
+    return findings
 
 
 def acts(house: House) -> list[tuple[str, str, str]]:
@@ -132,8 +143,71 @@ def test_an_observed_recovery_without_a_proposal_is_not_learned_as_a_fix(tried_b
 def test_nothing_answers_the_question_after_a_recovery() -> None:
     house = escalated()
     house.outcome("succeeded", evidence="observed", by="lineage")
+    assert shown(house).next_steps
+    house.outcome("succeeded", fixed_by="something_else")
+    assert house.task().needs
     house.outcome("succeeded", fixed_by="nothing")
-    assert (acts(house), house.task().needs) == ([], ())
+    assert (acts(house), house.task().needs, shown(house).next_steps) == ([], (), ())
+
+
+def test_an_answer_after_a_recovery_is_among_the_findings_and_the_question_is_not() -> None:
+    house = proposed()
+    house.outcome("succeeded", evidence="observed", by="lineage")
+    house.outcome("succeeded", fixed_by="something_else", note=UNLOCKED)
+    told = [(one.tried, one.outcome) for one in shown(house).similar_attempts]
+    assert told == [("Look at the export job", "superseded"), (UNLOCKED, "succeeded")]
+    assert shown(house).next_steps == ()
+
+
+def offered() -> House:
+    """A task that is escalated with a fix that may help."""
+    house = House()
+    house.route(error_message="Error: user is locked")
+    house.developer("stopped", 0.3, code="low_confidence", text="Unlock the user.")
+    return house
+
+
+@pytest.mark.parametrize("cause", [None, "proposal"])
+def test_a_success_of_an_offer_is_learned_as_the_act_that_was_offered(cause: str | None) -> None:
+    house = offered()
+    house.outcome("succeeded", fixed_by=cause)
+    assert acts(house) == [("Unlock the user.", "succeeded", "reported")]
+    assert (house.task().result, house.task().needs) == ("Unlock the user.", ())
+
+
+def test_a_failure_of_an_offer_is_one_of_the_act_that_was_offered() -> None:
+    house = offered()
+    house.outcome("failed", error_message="still locked")
+    assert acts(house) == [("Unlock the user.", "failed", "reported")]
+
+
+def test_an_offer_of_an_earlier_act_is_that_act_and_not_the_text_around_it() -> None:
+    house = offered()
+    earlier = SimilarAttempt(id="a1", when=START, tried="unlock it", outcome="succeeded", by="dana", score=0.5)
+    cited = Citation(store="attempts", id="a1", version=1, source_path="a1", start=0, end=6, quote="unlock")
+    findings = Findings(similar_attempts=(earlier.model_copy(update={"id": "a0", "tried": "no"}), earlier))
+    findings = findings.model_copy(update={"citations": (cited,)})
+    task = house.task().model_copy(update={"findings": findings})
+    report = {"task_id": "t1", "outcome": "succeeded", "by": "ops", "by_kind": "person", "action_id": new_id()}
+    history = TaskHistory(task, house.one("tasks", "t1"), {})
+    verdict = classify_outcome(history, TaskOutcomeReported.model_validate(report), START)
+    assert isinstance(verdict, ReporterAttempt)
+    assert verdict.attempt.tried == "unlock it"
+
+
+def test_a_note_about_an_escalated_task_with_an_offer_is_the_act_of_the_reporter() -> None:
+    house = offered()
+    house.outcome("succeeded", note=UNLOCKED)
+    assert acts(house) == [(UNLOCKED, "succeeded", "reported")]
+
+
+def test_a_success_of_an_escalated_task_without_an_act_credits_nothing_and_asks_what_it_was() -> None:
+    house = escalated()
+    house.outcome("succeeded")
+    assert (acts(house), house.task().state) == ([], "completed")
+    assert [need.kind for need in house.task().needs] == ["outcome"]
+    house.outcome("succeeded", note=UNLOCKED)
+    assert (acts(house), house.task().needs) == ([(UNLOCKED, "succeeded", "reported")], ())
 
 
 @pytest.mark.parametrize("notes", [("restarted it", "cleared the cache"), (None, None)])

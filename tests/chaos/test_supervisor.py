@@ -297,6 +297,14 @@ async def test_a_taken_http_port_is_refused_before_anything_starts(tmp_path: Pat
     assert not (tmp_path / "data" / "nats").exists()
 
 
+async def test_up_says_which_setting_a_service_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERPOINT_RETRY_GRACE_S", "soon")
+    stack = Stack(tmp_path / "data", http_port=0)
+    with pytest.raises(Permanent, match=r"settings of lineage: COUNTERPOINT_RETRY_GRACE_S: .* correct the variable"):
+        await stack.start()
+    assert not is_locked(tmp_path / "data")
+
+
 async def _quiet(error: Exception) -> None:
     """A refusal shows in what does not happen."""
 

@@ -46,6 +46,23 @@ PYTHON = 'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\n
         ),
         ("segment 0x8f2a is sealed, error 0x80070005", None, "segment is sealed, error 0x80070005"),
         ("GET https://api.example/v1/rates?day=1&token=x: 503", None, "GET https://api.example/v1/rates 503"),
+        (r"spoolsv.exe: error 0x0000011b at \\prt01\LABELS", None, "spoolsv.exe: error 0x0000011b at LABELS"),
+        (
+            "smtplib.SMTPDataError: (550, b'5.7.60 Client does not have permissions to send as this sender of mail')",
+            None,
+            "SMTPDataError: (550, b'5.7.60 Client does not have permissions to send as this …",
+        ),
+        (
+            "Task FIN.LEDGER failed: 002003 (42S02): Object 'FIN.STAGE.RAW' does not exist or not authorized.",
+            "FIN.LEDGER",
+            "FIN.LEDGER: 002003: Object 'FIN.STAGE.RAW' does not exist or not authorized",
+        ),
+        ("Step load failed: RC=12", "load", "load failed: Step load failed: RC=12"),
+        (
+            "Task sink-0 threw an uncaught exception: Error reading the Avro message with id -1 ... Unknown magic byte",
+            "sink",
+            "sink failed: Error reading the Avro message with id -1 ... Unknown magic byte",
+        ),
         ("  ", "load", "load failed"),
         (
             "java.sql.SQLTransientConnectionException: HikariPool-1 - Connection is not available, request timed out",

@@ -194,6 +194,17 @@ async def test_a_failure_is_delegated_overridden_and_learned_from(desk: Desk, mo
         assert line["decisions"]
 
 
+async def test_a_logged_attempt_names_the_cause_and_earlier_attempts_at_another_failure(desk: Desk) -> None:
+    async with desk.client() as client:
+        failed = {"task": "load_parcels fails", "error_message": "the user of the depot is locked"}
+        task = await called(client, "delegate_to_developer", **failed)
+        report = {"task_id": task["task_id"], "outcome": "succeeded"}
+        _, text = await refused(client, "log_attempt", **report, not_same=["nothing-like-it"])
+        assert "not_same[0]" in text
+        await called(client, "log_attempt", **report, by="something_else", note="Unlocked the user")
+        assert (await ended_task(client, task["task_id"]))["result"] == "Unlocked the user"
+
+
 async def ended_task(client: McpClient, task_id: str) -> dict[str, Any]:
     """A task that is about to end, once it has."""
     async with asyncio.timeout(60):

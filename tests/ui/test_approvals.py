@@ -300,7 +300,7 @@ def test_the_list_shows_the_text_the_hash_and_the_commands(api: Played) -> None:
 
 @pytest.mark.parametrize(
     ("words", "decision", "reason"),
-    [(("approve", "a1"), "approved", None), (("reject", "a1", "--why", "too dear"), "rejected", "too dear")],
+    [(("approve", "a1"), "approved", None), (("reject", "a1", "--reason", "too dear"), "rejected", "too dear")],
 )
 def test_a_decision_sends_the_hash_of_the_text_it_read(
     api: Played, words: tuple[str, ...], decision: str, reason: str | None
@@ -364,7 +364,7 @@ def test_all_that_wait_are_shown_and_each_is_decided_on_the_text_that_was_shown(
 
 def test_nothing_is_decided_where_nothing_waits(api: Played) -> None:
     api.on(f"GET {URL}", (200, {"items": [], "next_cursor": None}))
-    assert run(api, "reject", "--all", "--why", "too dear") == (0, "no approvals wait")
+    assert run(api, "reject", "--all", "--reason", "too dear") == (0, "no approvals wait")
 
 
 @pytest.mark.parametrize(
@@ -372,12 +372,12 @@ def test_nothing_is_decided_where_nothing_waits(api: Played) -> None:
     [
         (("approvals", "--state", "lost"), "a state is one of pending"),
         (("approvals", "--category", "merge"), "a category is one of spend, proposal"),
-        (("reject", "a1"), "--why"),
+        (("reject", "a1"), "--reason"),
         (("approve",), "give the id of an approval, or --all"),
         (("approve", "a1", "--all"), "give the id of an approval, or --all"),
         (("approve", "a1", "--yes"), "need --all"),
         (("approve", "--all", "--sha256", "ab"), "--sha256 is for one approval"),
-        (("reject", "--all", "--why", "w", "--category", "merge"), "a category is one of spend, proposal"),
+        (("reject", "--all", "--reason", "w", "--category", "merge"), "a category is one of spend, proposal"),
     ],
 )
 def test_wrong_words_are_refused_before_anything_is_sent(api: Played, words: tuple[str, ...], problem: str) -> None:

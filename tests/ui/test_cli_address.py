@@ -55,6 +55,8 @@ def test_contradictions_and_missing_tokens_are_misuse(tmp_path: Path) -> None:
         place(tmp_path, url="http://x", token="t", data_dir=tmp_path).address()
     with pytest.raises(UsageError, match="token"):
         place(tmp_path, url="http://x").address()
+    with pytest.raises(UsageError, match="begins with http:// or https://, not x:8484"):
+        place(tmp_path, url="x:8484", token="t").address()
 
 
 def test_a_folder_where_nothing_runs_is_not_reachable(tmp_path: Path) -> None:
@@ -70,9 +72,11 @@ def test_up_listens_where_its_options_say(monkeypatch: pytest.MonkeyPatch, tmp_p
         stack_in(data_dir, "somewhere")
 
     monkeypatch.setattr("counterpoint.local.up.up", up)
+    monkeypatch.setenv("COUNTERPOINT_MODELL", "openai/x")
     options = ["--host", "0.0.0.0", "--http-port", "8485", "--lineage-port", "5000", "--detach"]
     shown = CliRunner().invoke(app, ["up", *options, "--data-dir", str(tmp_path / "data")])
     assert shown.exit_code == 0, shown.output
     assert "warning: other machines can reach this one on 0.0.0.0" in shown.stderr
+    assert "warning: nothing reads COUNTERPOINT_MODELL: set COUNTERPOINT_MODEL if that is meant" in shown.stderr
     ((at,),) = (started,)
     assert (at.http_host, at.http_port, at.lineage_host, at.lineage_port) == ("0.0.0.0", 8485, "0.0.0.0", 5000)

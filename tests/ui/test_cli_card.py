@@ -82,13 +82,23 @@ def test_what_is_quoted_in_the_proposal_is_not_quoted_again() -> None:
 
 
 def test_an_escalated_card_says_what_was_tried_by_whom_and_what_is_needed_how() -> None:
-    lines = flat(shown(escalated()))
+    lines = flat(shown(escalated(proposal=None)))
     assert "escalated to calling_llm (repeated_failure), waits for override" in lines
-    assert "counterpoint outcome" not in lines
+    assert f'counterpoint outcome {INCIDENT} succeeded --note "WHAT FIXED IT" --project orders' in lines
     assert "tried in this task: 2 attempts, 2 failed" in lines
     assert "2026-11-17 failed (reported), developer: “thing 1”" in lines
     how = f'counterpoint override {INCIDENT} "INSTRUCTION" --reason "WHY" --project orders'
     assert f"decision: how to go on {how}" in lines
+
+
+def test_an_escalated_card_with_an_offer_says_how_to_report_that_it_helped() -> None:
+    lines = flat(shown(escalated(proposal="Unlock the user.")))
+    assert f"report counterpoint outcome {INCIDENT} succeeded --project orders or failed" in lines
+    assert "--by something-else" in lines
+
+
+def test_an_escalated_question_does_not_ask_for_a_fix() -> None:
+    assert "counterpoint outcome" not in shown(escalated(kind="question"))
 
 
 def test_a_card_of_a_held_proposal_says_who_decides_until_when_and_how() -> None:
@@ -143,6 +153,16 @@ def test_likeness_is_said_in_words_and_what_only_looks_alike_is_an_offer(
     assert f"{because}: same job; shares much of the error's rare words" in lines
     assert f"({likelihood:.2f})" not in lines
     assert "shares 83% of" in flat(shown(recognised(likelihood), verbose=True))
+
+
+def test_attempts_at_other_failures_are_not_counted_as_attempts_at_this_one() -> None:
+    same = recognised(0.8)
+    fix = same["findings"]["similar_attempts"][0]
+    failed = fix | {"id": "a2", "outcome": "failed", "likelihood": 0.72}
+    others = [fix | {"id": "b", "likelihood": 0.5}, fix | {"id": "c", "likelihood": 0.2}]
+    same["findings"]["similar_attempts"] = [fix, failed, *others]
+    lines = flat(shown(same))
+    assert "probably the same failure: 2 attempts on 2026-11-10, 1 succeeded, 1 failed" in lines
 
 
 def test_a_fix_that_a_run_alone_has_shown_is_called_unconfirmed() -> None:
@@ -334,6 +354,12 @@ def test_what_has_changed_and_what_is_affected_is_listed() -> None:
     assert "n/j1 failed at 2026-11-17 06:00:00 UTC harbour" in flat(
         shown(incident(context={"affected": affected}, findings=findings))
     )
+
+
+def test_a_description_that_is_the_error_is_shown_once() -> None:
+    error = "mbedtls_ssl_handshake returned -0x2700"
+    card = shown(incident(context={}, title="No telemetry", description=error, error_message=error))
+    assert card.count(error) == 1
 
 
 def test_where_no_error_was_sent_the_card_says_what_to_switch_on() -> None:

@@ -184,7 +184,7 @@ def test_values_that_the_settings_of_a_service_refuse_are_named(tmp_path: Path) 
     assert of_files.keys() == {"COUNTERPOINT_HOOKS_FILE", "COUNTERPOINT_CALIBRATION_FILE"}
     assert "source noise" in of_files["COUNTERPOINT_HOOKS_FILE"].detail
     of_receivers = settings_of(tmp_path, COUNTERPOINT_NOTIFY_FILE=str(receivers))
-    assert "url must begin with" in of_receivers["COUNTERPOINT_NOTIFY_*"].detail
+    assert "receiver 1: ops: url must begin with" in of_receivers["COUNTERPOINT_NOTIFY_*"].detail
     assert "hush" not in str((found, of_files, of_receivers))
 
 

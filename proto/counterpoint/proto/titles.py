@@ -9,18 +9,20 @@ TITLE_CHARS = 80
 _JOB_CHARS = 40
 _ENOUGH_CHARS = 60
 """Minimum length of a title shortened by whole clauses; below it the title is cut after a word."""
+_TELLING_CHARS = 15
+"""Minimum length of a message that stands without the clause before it, which only says that the job failed."""
 _CUT = " …"
 _WRAPPING = 3
 """Minimum number of messages around the last one, for that one to be the cause."""
 _CAUSE = re.compile(r"[A-Za-z][^\s={}\[\]:]*+ [^={}\[\]:]*+(?<!\b(?:is|of|in|at|to|by|on))(?<!\bafter|\bsince|\buntil)")
 _NOISE = re.compile(
     r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"
-    r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b|\b0x(?![8c][0-9a-f]{7}\b)[0-9a-f]+\b"
+    r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b|\b0x(?![8c][0-9a-f]{7}\b|0000[0-9a-f]{4}\b)[0-9a-f]+\b"
     r"|\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z| UTC|[+-]\d\d:?\d\d)?",
     re.IGNORECASE,
 )
 _EMPTY = re.compile(r"\(\s*\)|\[\s*\]|\{\s*\}|'\s*'|\"\s*\"|[\w-]+[=#](?=[\s,;]|$)")
-_PATH = re.compile(r"(?<![\w:/.])(?:[A-Za-z]:)?(?:[/\\][\w.@+-]+){2,}[/\\]?")
+_PATH = re.compile(r"(?<![\w:/.])(?:[A-Za-z]:)?(?:\\?[/\\][\w.@+-]+)(?:[/\\][\w.@+-]+)+[/\\]?")
 _QUERY = re.compile(r"(\bhttps?://[^\s?#]+)[?#]\S*")
 _ASIDE = re.compile(r"\s*\([^()]*\)|\s*\[[^\[\]]*\]")
 _CLAUSE = re.compile(r"(?:[:;,.] |\s[-–—] )")
@@ -57,6 +59,9 @@ def failure_title(job: str | None, error: str) -> str:
     lines = (" ".join(line.split()) for line in (said_by_result(text) or text).split("\n\n")[0].splitlines())
     message = _short_words(": ".join(line.rstrip(" :") for line in lines if line))
     heads = [f"{name} failed: ", f"{name}: "] if name else [""]
+    begin, _, rest = message.partition(": ")
+    if name and name in begin and len(rest) >= _TELLING_CHARS:
+        message = rest
     whole = f"{raised}: {message}" if raised and message and not message.startswith(raised) else message or raised
     if not whole:
         return f"{name} failed" if name else _cut(" ".join(error.split()) or "no title", TITLE_CHARS)
@@ -83,7 +88,7 @@ def _clauses(text: str) -> Iterator[str]:
         if clear == whole or not _NAME.search(clear):
             yield clear
         ends = [clause.start() for clause in _CLAUSE.finditer(clear)]
-        clear = clear[: ends[-1]] if ends else ""
+        clear = clear[: ends[-1]].rstrip(" .") if ends else ""
 
 
 def _shortened(text: str) -> str:
@@ -92,7 +97,8 @@ def _shortened(text: str) -> str:
 
 
 def _clear(text: str) -> str:
-    return " ".join(_COLONS.sub(":", _ASIDE.sub("", text)).split()) or text
+    clear = " ".join(_COLONS.sub(":", _ASIDE.sub("", text)).split())
+    return text if not clear or clear.endswith(":") else clear
 
 
 def _short_words(text: str) -> str:

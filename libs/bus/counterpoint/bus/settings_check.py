@@ -19,6 +19,7 @@ from counterpoint.bus.settings import BusSettings
 from counterpoint.proto.errors import Permanent
 
 _REMEDY = "correct the variable, or unset it"
+_REMEDY_OF_FILE = "correct the variable, or the file that it names"
 
 
 def examine(service: str, class_name: str, environment: Mapping[str, str]) -> Iterator[CheckResult]:
@@ -36,7 +37,7 @@ def examine(service: str, class_name: str, environment: Mapping[str, str]) -> It
     except ValidationError as wrong:
         for each in wrong.errors(include_input=False, include_url=False):
             field = ".".join(str(part) for part in each["loc"]).upper()
-            yield CheckResult.failed(check, f"COUNTERPOINT_{field}: {each['msg']}", _REMEDY)
+            yield CheckResult.failed(check, f"COUNTERPOINT_{field}: {each['msg'].removeprefix('Value error, ')}", _REMEDY)
     except SettingsError as wrong:
         field = str(wrong).partition('"')[2].partition('"')[0].upper()
         yield CheckResult.failed(check, f"COUNTERPOINT_{field}: is not valid JSON" if field else str(wrong), _REMEDY)
@@ -44,7 +45,7 @@ def examine(service: str, class_name: str, environment: Mapping[str, str]) -> It
         yield CheckResult.failed(check, f"COUNTERPOINT_NATS_CA: is no PEM file: {wrong.strerror}", _REMEDY)
     except Permanent as wrong:
         for problem in wrong.problems:
-            yield CheckResult.failed(check, f"{problem.field}: {problem.problem}", "correct the file")
+            yield CheckResult.failed(check, f"{problem.field}: {problem.problem}", _REMEDY_OF_FILE)
     else:
         yield CheckResult.ok(check, "valid")
 

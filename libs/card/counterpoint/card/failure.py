@@ -91,7 +91,8 @@ def _failed(task: Task, context: Mapping[str, Any]) -> Iterator[str]:
     if owner := context.get("owner"):
         yield f"owner {owner}"
     # The description of an incident's task repeats these facts.
-    if "incident_id" not in context and task.description.strip() != (task.title or "").strip():
+    shown = ((task.title or "").strip(), (task.error_message or "").strip())
+    if "incident_id" not in context and task.description.strip() not in shown:
         yield task.description.strip()
 
 

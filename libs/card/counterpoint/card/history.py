@@ -71,9 +71,10 @@ def _seen(task: Task, verbose: bool) -> Iterator[str]:
 
 
 def _headline(before: Sequence[SimilarAttempt], nearest: SimilarAttempt, verbose: bool) -> str:
-    days = sorted({one.when.date() for one in before})
+    alike = [one for one in before if _band(one) >= _band(nearest)]
+    days = sorted({one.when.date() for one in alike})
     when = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
-    summary = f"{quantity(len(before), 'attempt')} {when}, {_each(before)}"
+    summary = f"{quantity(len(alike), 'attempt')} {when}, {_each(alike)}"
     if nearest.likelihood is None:
         return summary
     number = f" ({nearest.likelihood:.2f})" if verbose else ""
@@ -110,6 +111,12 @@ def _because(attempt: SimilarAttempt) -> str:
     if _below(attempt, SIMILAR):
         return "in common"
     return "similar because" if _unsure(attempt) else "the same because"
+
+
+def _band(attempt: SimilarAttempt) -> float:
+    """Return the highest of the limits that the likelihood of an attempt reaches."""
+    limits = (RECOGNISED, SIMILAR, OFFERED)
+    return next((limit for limit in limits if not _below(attempt, limit)), 0.0)
 
 
 def _unsure(attempt: SimilarAttempt) -> bool:

@@ -52,18 +52,17 @@ def _decision(task: Task, approval: PendingApproval) -> Need:
 
 
 def report(task: Task) -> CardSection:
-    """Return how to report the outcome of the attempt."""
-    if task.waiting_for != "outcome":
-        return section("report", ())
-    command = f"counterpoint outcome {task.task_id}"
-    where = f"--attempt {task.attempt} --project {task.project}"
-    return section(
-        "report",
-        [
-            f"{command} succeeded {where}",
-            'or failed, or partial; add --by something-else --note "…" if something else fixed it',
-        ],
-    )
+    """Return how to report the outcome of the attempt; of an escalated failure, the fix that a person found."""
+    command, project = f"counterpoint outcome {task.task_id} succeeded", f"--project {task.project}"
+    escalated = task.state == "input_required" and task.escalation is not None and task.kind == "troubleshoot"
+    if task.waiting_for == "outcome" or (escalated and task.proposal):
+        number = f"--attempt {task.attempt} " if task.waiting_for == "outcome" else ""
+        other = 'or failed, or partial; add --by something-else --note "…" if something else fixed it'
+        return section("report", [f"{command} {number}{project}", other])
+    if escalated:
+        fixed = f'{command} --note "WHAT FIXED IT" {project}'
+        return section("report", [fixed, "once it works again: the note is proposed for the next such failure"])
+    return section("report", ())
 
 
 def searched(task: Task) -> CardSection:

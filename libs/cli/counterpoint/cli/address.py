@@ -63,6 +63,8 @@ class AddressSource:
             return self._with_token(_read_address(self.folder()))
         url = self.url or self.environ.get("COUNTERPOINT_URL")
         if url:
+            if not url.lower().startswith(("http://", "https://")):
+                raise UsageError(f"a URL begins with http:// or https://, not {url}")
             token = self.token or self.environ.get("COUNTERPOINT_TOKEN")
             if not token:
                 raise UsageError("a URL needs a token: --token or COUNTERPOINT_TOKEN")

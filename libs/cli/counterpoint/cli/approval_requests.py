@@ -50,7 +50,7 @@ class ApprovalSelection:
 
 
 def decide(
-    session: CommandSession, selection: ApprovalSelection, decision: Literal["approved", "rejected"], why: str | None
+    session: CommandSession, selection: ApprovalSelection, decision: Literal["approved", "rejected"], reason: str | None
 ) -> Exit | None:
     """Send a decision with the hash of each text that was read, and show both. Raises CommandError."""
     selection.check()
@@ -59,10 +59,10 @@ def decide(
             shown = api.get(f"/v1/approvals/{selection.approval}", project=session.project)
             if selection.sha256 is not None and not shown["artifact_sha256"].startswith(selection.sha256.lower()):
                 raise CommandError(f"the hash of the text is {shown['artifact_sha256']}, not {selection.sha256}")
-            reply = _send(session, api, shown, decision, why)
+            reply = _send(session, api, shown, decision, reason)
             session.show(reply, lambda: f"{describe_approval(reply)}\n{decision}")
             return None
-        return _decide_all(session, api, selection, decision, why)
+        return _decide_all(session, api, selection, decision, reason)
 
 
 def waits_for_second(session: CommandSession, reply: dict[str, Any], again: str) -> Exit | None:
@@ -87,7 +87,7 @@ def waits_for_second(session: CommandSession, reply: dict[str, Any], again: str)
 
 
 def _decide_all(
-    session: CommandSession, api: "ApiClient", selection: ApprovalSelection, decision: str, why: str | None
+    session: CommandSession, api: "ApiClient", selection: ApprovalSelection, decision: str, reason: str | None
 ) -> Exit | None:
     filters = {"category": selection.category, "task_id": selection.task, "project": session.project}
     page = api.pages("/v1/approvals", LIMIT, state="pending", **filters)
@@ -101,7 +101,7 @@ def _decide_all(
     decided, failed = [], []
     for each in waiting:
         try:
-            decided.append(_send(session, api, each, decision, why))
+            decided.append(_send(session, api, each, decision, reason))
         except ApiError as error:
             failed.append({"approval_id": each["approval_id"], "problem": error.problem()})
     session.show({"items": decided, "failed": failed}, lambda: _summary(decision, decided, failed))
@@ -109,9 +109,9 @@ def _decide_all(
 
 
 def _send(
-    session: CommandSession, api: "ApiClient", shown: dict[str, Any], decision: str, why: str | None
+    session: CommandSession, api: "ApiClient", shown: dict[str, Any], decision: str, reason: str | None
 ) -> dict[str, Any]:
-    body = {"decision": decision, "artifact_sha256": shown["artifact_sha256"], "reason": why}
+    body = {"decision": decision, "artifact_sha256": shown["artifact_sha256"], "reason": reason}
     reply: dict[str, Any] = api.post(f"/v1/approvals/{shown['approval_id']}", body, project=session.project)
     return reply
 

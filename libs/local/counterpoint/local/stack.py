@@ -15,6 +15,7 @@ import structlog
 from counterpoint.local.credentials import Credentials, load_credentials
 from counterpoint.local.disk_space import reserve_streams
 from counterpoint.local.doctor.servers import examine_external, refuse_unfit
+from counterpoint.local.doctor.variables import examine_settings
 from counterpoint.local.endpoints import Endpoints, write_endpoints
 from counterpoint.local.engine import Engine
 from counterpoint.local.engine_choice import choose_engines
@@ -92,13 +93,18 @@ class Stack:
     async def start(self) -> None:
         """Start everything and return when it is ready.
 
-        Raises `AlreadyRunning`, `Permanent` when the HTTP port is taken, the disk is full or a file is damaged, and
-        `Transient` with the end of its log when a process fails. After a failure nothing runs.
+        Raises `AlreadyRunning`, `Permanent` when the HTTP port is taken, the disk is full, a file is damaged or a
+        service refuses its settings, and `Transient` with the end of its log when a process fails. After a failure
+        nothing runs.
         """
         self._lock = acquire_lock(self.data_dir)
         try:
             with self._stage("ready"):
                 await self._start(StateFile(self.data_dir / "state.json"))
+        except Transient:
+            await self.stop()
+            refuse_unfit(await examine_settings(self.data_dir, os.environ), ErrorCode.INVALID)
+            raise
         except BaseException:
             await self.stop()
             raise

@@ -222,9 +222,21 @@ def _reporter_attempt_or_recovery(
     history: TaskHistory, number: int, message: TaskOutcomeReported, now: datetime
 ) -> ReporterAttempt | UncreditedRecovery:
     unexplained = message.evidence == "observed" or message.fixed_by == "nothing"
-    if message.outcome == "succeeded" and (unexplained or (is_superseding(message) and not message.note)):
+    act = _offered(history, message) or message.note
+    if message.outcome == "succeeded" and (unexplained or not act):
         return UncreditedRecovery()
-    return ReporterAttempt(_reporter_attempt(history.task, number, message, now))
+    return ReporterAttempt(_reporter_attempt(history.task, number, message, now, act))
+
+
+def _offered(history: TaskHistory, message: TaskOutcomeReported) -> str | None:
+    """Return the act that an escalated task offers, if the report is about it: by its cause, or without a note."""
+    task = history.task
+    about = message.fixed_by == "proposal" or (message.fixed_by is None and not message.note)
+    if not about or message.evidence == "observed" or history.workflow_state not in ESCALATED:
+        return None
+    cited = {each.id for each in task.findings.citations if each.store == "attempts"} if task.findings else set()
+    earlier = task.findings.similar_attempts if task.findings else ()
+    return next((one.tried for one in earlier if one.id in cited), task.proposal)
 
 
 def _lesson(history: TaskHistory, existing: Attempt, message: TaskOutcomeReported, now: datetime) -> Attempt | None:
@@ -275,9 +287,12 @@ def _is_open(latest: Attempt, state: WorkflowState) -> bool:
     return state == WORKING and latest.outcome == UNKNOWN and not latest.shadow
 
 
-def _reporter_attempt(task: Task, number: int, message: TaskOutcomeReported, now: datetime) -> Attempt:
-    """Return an attempt of the reporter, without confidence or override, and with the report as its only source."""
-    attempt = _new_attempt(task, number, message.note or "", message.by, now)
+def _reporter_attempt(
+    task: Task, number: int, message: TaskOutcomeReported, now: datetime, act: str | None = None
+) -> Attempt:
+    """Return an attempt of the reporter: `act`, else the note. It has no confidence or override, and the report as its
+    only source."""
+    attempt = _new_attempt(task, number, act or message.note or "", message.by, now)
     removed = {"override_by": None, "reason": None, "constraints": (), "confidence": None, "fixed_by": None}
     sources = (Source(store="actions", id=message.action_id, version=1),)
     report = message.model_copy(update={"fixed_by": None})

@@ -27,7 +27,7 @@ from counterpoint.manager.workflow import AWAITS_OUTCOME, ESCALATED, TransitionG
 from counterpoint.proto.attempts import SUPERSEDED, Attempt, TaskOutcomeReported
 from counterpoint.proto.findings import Findings
 from counterpoint.proto.messages import Message
-from counterpoint.proto.tasks import UNANSWERED, Need, TaskEscalated, TaskResumed
+from counterpoint.proto.tasks import UNANSWERED, Need, Task, TaskEscalated, TaskResumed
 
 
 def on_outcome(history: TaskHistory, message: TaskOutcomeReported, now: datetime, limits: TaskLimits) -> TaskUpdate:
@@ -75,7 +75,9 @@ def _learned(
     if history.workflow_state.ended:
         if not (awaited or task.resolution in UNANSWERED):
             return without_effect(history, f"{summary} of attempt {attempt.attempt}")
-        explained = task.model_copy(update={"needs": ()}) if attempt.evidence == "reported" else task
+        findings = with_attempts(task.findings, _attempts_with(history, *learned))
+        task = task.model_copy(update={"findings": findings})
+        explained = _explained(task) if attempt.evidence == "reported" else task
         return TaskUpdate(steps=(learn,), decision=decision, task=explained, learned=learned)
     if attempt.outcome in ("succeeded", SUPERSEDED):
         return _resolved(history, learned, learn, now)
@@ -120,8 +122,8 @@ def _recovered(history: TaskHistory, message: TaskOutcomeReported, summary: str,
     """Complete a task whose failure recovered without a known attempt, and ask for the cause."""
     row = transition(history.workflow_state, WorkflowEvent.SUCCEEDED)
     if row is None:
-        explained = history.task.model_copy(update={"needs": ()})
-        if message.evidence == "observed" or explained == history.task:
+        explained = _explained(history.task)
+        if message.fixed_by != "nothing" or explained == history.task:
             return without_effect(history, summary)
         return TaskUpdate(steps=(ReasoningStep("learn", summary),), decision="credit no attempt", task=explained)
     needs = () if message.fixed_by == "nothing" else (ask_cause(history.task, None),)
@@ -237,8 +239,21 @@ def _counts(attempt: Attempt, same: int, limits: TaskLimits) -> str:
 
 def _with_question(findings: Findings, needs: tuple[Need, ...]) -> Findings:
     """Put the question into the findings as the next step."""
-    steps = tuple(f"{need.what}: `{need.how}`" for need in needs)
+    steps = _questions(needs)
     return findings.model_copy(update={"next_steps": steps}) if steps else findings
+
+
+def _explained(task: Task) -> Task:
+    """Return the task without the question for the cause."""
+    findings, asked = task.findings, _questions(task.needs)
+    if findings is not None:
+        steps = tuple(step for step in findings.next_steps if step not in asked)
+        findings = findings.model_copy(update={"next_steps": steps})
+    return task.model_copy(update={"needs": (), "findings": findings})
+
+
+def _questions(needs: tuple[Need, ...]) -> tuple[str, ...]:
+    return tuple(f"{need.what}: `{need.how}`" for need in needs)
 
 
 def _attempts_with(history: TaskHistory, *learned: Attempt) -> tuple[Attempt, ...]:

@@ -64,4 +64,4 @@ def named_models(
 def first_problem(error: ValidationError) -> tuple[str, str]:
     """Return the place of a validation's first problem and its text. Its input may be a secret, and is left out."""
     first = error.errors(include_input=False, include_url=False)[0]
-    return ".".join(map(str, first["loc"])), first["msg"]
+    return ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")

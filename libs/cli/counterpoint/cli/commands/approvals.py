@@ -65,7 +65,7 @@ def _block(session: CommandSession, one: dict[str, Any]) -> str:
     elif one["state"] == "pending":
         lines.append(f"  until {when(one['expires_at'])} UTC")
         lines.append(f"  {session.command('approve', one['approval_id'], project=one['project'])}")
-        lines.append(f"  {session.command('reject', one['approval_id'], '--why', 'WHY', project=one['project'])}")
+        lines.append(f"  {session.command('reject', one['approval_id'], '--reason', 'WHY', project=one['project'])}")
     elif one.get("reason"):
         lines.append(f"  {one['reason']}")
     return "\n".join(lines)

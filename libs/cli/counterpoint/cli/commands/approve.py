@@ -19,8 +19,8 @@ def approve(
     category: CategoryFilter = None,
     task: TaskFilter = None,
     sha256: Sha256Prefix = None,
-    why: Annotated[str | None, typer.Option("--why", help="The reason.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="The reason.")] = None,
     yes: Yes = False,
 ) -> Exit | None:
     """Approve an act, as a person. The text of an approval never changes: a changed act has another approval."""
-    return decide(session, ApprovalSelection(approval, every, category, task, sha256, yes), "approved", why)
+    return decide(session, ApprovalSelection(approval, every, category, task, sha256, yes), "approved", reason)

@@ -11,10 +11,10 @@ from counterpoint.cli.errors import Exit
 from counterpoint.cli.session import CommandSession
 
 
-@command("reject", Panel.WORK, 'counterpoint reject APPROVAL --why "too dear"')
+@command("reject", Panel.WORK, 'counterpoint reject APPROVAL --reason "too dear"')
 def reject(
     session: CommandSession,
-    why: Annotated[str, typer.Option("--why", help="The reason.")],
+    reason: Annotated[str, typer.Option("--reason", help="The reason.")],
     approval: ApprovalId = None,
     every: All = False,
     category: CategoryFilter = None,
@@ -23,4 +23,4 @@ def reject(
     yes: Yes = False,
 ) -> Exit | None:
     """Reject an act, as a person."""
-    return decide(session, ApprovalSelection(approval, every, category, task, sha256, yes), "rejected", why)
+    return decide(session, ApprovalSelection(approval, every, category, task, sha256, yes), "rejected", reason)

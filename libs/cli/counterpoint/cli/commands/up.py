@@ -47,6 +47,7 @@ def up(
 ) -> None:
     """Start the engines and the five services, and follow decisions until Ctrl-C."""
     from counterpoint.local import up as local
+    from counterpoint.local.doctor.variables import examine_names
     from counterpoint.local.endpoints import read_endpoints
     from counterpoint.local.listen_addresses import exposure, listen_addresses
 
@@ -58,6 +59,8 @@ def up(
     quiet_logs()
     if warning := exposure(addresses):
         session.note(f"warning: {warning[0]}: {warning[1]}")
+    for unread in examine_names(os.environ):
+        session.note(f"warning: {unread.detail}: {unread.remedy}")
 
     async def ready(endpoints: "Endpoints") -> None:
         session.line(endpoints.model_dump(exclude_none=True), lambda: _where(endpoints))

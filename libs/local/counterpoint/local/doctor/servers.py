@@ -40,15 +40,15 @@ async def examine_external(
     return [finding for found in await asyncio.gather(*checks) for finding in found]
 
 
-def refuse_unfit(findings: Iterable[CheckResult]) -> None:
-    """Raise `Permanent` `engine_unfit` with each finding that prevents a start."""
+def refuse_unfit(findings: Iterable[CheckResult], code: ErrorCode = ErrorCode.ENGINE_UNFIT) -> None:
+    """Raise `Permanent` with each finding that prevents a start."""
     unfit = tuple(
         Problem(field=finding.check, problem=f"{finding.detail}; {finding.remedy}")
         for finding in findings
         if finding.level == Level.FAILED
     )
     if unfit:
-        raise Permanent(ErrorCode.ENGINE_UNFIT, unfit)
+        raise Permanent(code, unfit)
 
 
 async def examine_http_servers(inherited: Mapping[str, str]) -> list[CheckResult]:

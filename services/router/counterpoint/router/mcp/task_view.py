@@ -65,10 +65,14 @@ def next_call(task: Task) -> str:
         case "documents":
             return (
                 "Supply what it needs with ingest_to_rag; it then continues by itself. "
-                "Or take responsibility with override_developer."
+                f"Or take responsibility with override_developer.{_report(task)}"
             )
         case _:
-            return "Give an instruction with override_developer."
+            return f"Give an instruction with override_developer.{_report(task)}"
+
+
+def _report(task: Task) -> str:
+    return " If you know what fixed it, report that with log_attempt." if task.kind == "troubleshoot" else ""
 
 
 def as_result(task: Task) -> ToolResult:

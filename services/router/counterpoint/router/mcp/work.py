@@ -226,10 +226,14 @@ async def log_attempt(
     ] = None,
     description: Annotated[str | None, Field(max_length=16_000, description="The failure, without a task_id.")] = None,
     note: Annotated[str | None, Field(max_length=16_000, description="What was learned.")] = None,
-    fixed_by: Annotated[
+    by: Annotated[
         FixedBy | None,
-        Field(description="Of a success: left out, `something_else` when `tried` is given, else `proposal`."),
+        Field(description="Cause of a success: left out, `something_else` when `tried` is given, else `proposal`."),
     ] = None,
+    not_same: Annotated[
+        tuple[Id, ...],
+        Field(max_length=50, description="Earlier attempts that were shown but belong to another failure."),
+    ] = (),
     job: Annotated[str | None, Field(description="The failed job, NAMESPACE/NAME, without a task_id.")] = None,
     systems: Annotated[tuple[str, ...], Field(max_length=50, description="External systems, without a task_id.")] = (),
     project: Project = None,
@@ -259,14 +263,15 @@ async def log_attempt(
         return LoggedAttempt(status=recorded.status, attempt_id=recorded.id)
     context.require("report")
     if outcome == "succeeded" and tried is not None:
-        fixed_by = fixed_by or "something_else"
+        by = by or "something_else"
     body = {
         "task_id": task_id,
         "outcome": outcome,
         "attempt": attempt,
         "error_message": error_message,
         "note": "\n\n".join(each for each in (tried, note) if each) or None,
-        "by": fixed_by,
+        "by": by,
+        "not_same": not_same or None,
     }
     report = parse(ReportOutcome.TYPE, {name: each for name, each in body.items() if each is not None})
     assert isinstance(report, ReportOutcome)
