@@ -15,6 +15,7 @@ from counterpoint.proto.approvals import Approval
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.line import ActionKind
+from counterpoint.proto.memory import Write
 from counterpoint.proto.messages import Message
 from counterpoint.proto.plans import PlanNote, PlanRecord
 from counterpoint.proto.tasks import Task, TaskResumed
@@ -52,6 +53,10 @@ class TaskUpdate:
     plan_note: PlanNote | None = None
     warnings: tuple[str, ...] = ()
     reminder: tuple[str, datetime] | None = None
+
+
+UpdateAndWrites = tuple[TaskUpdate, tuple[Write, ...]]
+"""An update, and writes of records that no update knows of."""
 
 
 def with_transition(task: Task, row: Transition, now: datetime, **changes: Any) -> Task:
