@@ -6,22 +6,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ui.card_texts import flat, shown
 from ui.cli_data import INCIDENT, RUNBOOK, answered, escalated, incident
 
 from counterpoint.card.content import card
 from counterpoint.card.render import Format, markdown, normalised, render, text
-from counterpoint.cli.render.tree import draw
 from counterpoint.proto.findings import Downstream, Findings
 from counterpoint.proto.tasks import Task
 from counterpoint.proto.titles import TITLE_CHARS
-
-
-def shown(task: dict[str, Any], *, verbose: bool = False) -> str:
-    return text(card(Task.model_validate(task), verbose=verbose))
-
-
-def flat(shown: str) -> str:
-    return " ".join(shown.split())
 
 
 def test_one_try_is_no_tries() -> None:
@@ -99,130 +91,6 @@ def test_a_card_of_a_held_proposal_says_who_decides_until_when_and_how() -> None
     assert "approval: a person decides on the proposal before 2026-11-18 06:00:00 UTC" in lines
     assert f"counterpoint approvals --task {INCIDENT} --project orders" in lines
     assert "counterpoint outcome" not in lines
-
-
-def test_attempts_of_earlier_tasks_are_told_apart_from_those_of_this_one() -> None:
-    lines = flat(shown(escalated(submitted_at="2026-11-17T06:01:30Z")))
-    assert "seen before 1 attempt on 2026-11-17, 1 failed no attempt has helped yet" in lines
-    assert "tried in this task: 1 attempt, 1 failed" in lines
-
-
-def recognised(likelihood: float | None, **more: Any) -> dict[str, Any]:
-    attempt = {
-        "id": "a1",
-        "when": "2026-11-10T06:00:00Z",
-        "tried": "Open port 53.",
-        "outcome": "succeeded",
-        "by": "dana",
-        "score": 0.9,
-        "likelihood": likelihood,
-        "because": ["same job", "shares 83% of the error's rare words"],
-        **more,
-    }
-    return incident(findings=incident()["findings"] | {"similar_attempts": [attempt], "likelihood": likelihood})
-
-
-@pytest.mark.parametrize(
-    ("likelihood", "said", "label"),
-    [
-        (0.95, "almost certainly the same failure: 1 attempt", "do first"),
-        (0.75, "probably the same failure: 1 attempt", "do first"),
-        (0.55, "similar, but may be a different failure: 1 attempt", "may help"),
-        (0.2, "only slightly similar, probably a different failure: 1 attempt", "may help"),
-    ],
-)
-def test_likeness_is_said_in_words_and_what_only_looks_alike_is_an_offer(
-    likelihood: float, said: str, label: str
-) -> None:
-    lines = flat(shown(recognised(likelihood)))
-    assert said in lines
-    assert f" {label} From" in lines
-    led = "fixed by" if likelihood >= 0.7 else "the fix then was"
-    assert f"{led} “Open port 53.”, succeeded (reported), 2026-11-10, dana" in lines
-    because = "in common" if likelihood < 0.4 else "because"
-    assert f"{because}: same job; shares much of the error's rare words" in lines
-    assert f"({likelihood:.2f})" not in lines
-    assert "shares 83% of" in flat(shown(recognised(likelihood), verbose=True))
-
-
-def test_a_fix_that_a_run_alone_has_shown_is_called_unconfirmed() -> None:
-    lines = flat(shown(recognised(0.9, evidence="observed")))
-    assert "succeeded (observed, not confirmed by a person)" in lines
-    assert "1 recovered without a confirmed cause" in lines
-    assert "the job worked again after “Open port 53.”" in lines
-    assert "fixed by" not in lines
-
-
-def test_what_was_reported_of_another_task_after_this_one_was_submitted_is_no_attempt_of_this_one() -> None:
-    lines = flat(shown(recognised(0.9, when="2030-01-01T00:00:00Z")))
-    assert "almost certainly the same failure: 1 attempt" in lines
-    assert "tried in this task" not in lines
-
-
-def test_attempts_at_other_failures_are_shown_only_if_their_fix_would_be_offered() -> None:
-    task = recognised(0.9, id="fix")
-    (fix,) = task["findings"]["similar_attempts"]
-    others = [
-        fix | {"id": name, "tried": f"Do {name}.", "likelihood": likelihood, "constraints": ["Ask first."]}
-        for name, likelihood in (("near", 0.35), ("far", 0.2))
-    ]
-    task["findings"]["similar_attempts"] += others
-    lines = flat(shown(task))
-    assert "“Do near.”; condition then: Ask first." in lines
-    assert "Do far." not in lines
-    assert "and 1 more" in lines
-    assert "Do far." in flat(shown(task, verbose=True))
-
-
-def test_the_fix_that_is_proposed_is_named_and_of_an_unlike_failure_the_act_alone() -> None:
-    task = recognised(0.9, id="first")
-    (first,) = task["findings"]["similar_attempts"]
-    task["findings"]["similar_attempts"].append(first | {"id": "last", "tried": "Close port 53."})
-    assert "fixed by “Open port 53.”" in flat(shown(task))
-    cited = {"store": "attempts", "id": "last", "version": 1, "source_path": "attempts/last#tried", "start": 0}
-    task["findings"]["citations"] = [cited | {"end": 14, "quote": "Close port 53."}]
-    assert "fixed by “Close port 53.”" in flat(shown(task))
-    assert "condition then" in flat(shown(recognised(0.5, constraints=["Drain it."])))
-    assert "condition then" not in flat(shown(recognised(0.2, constraints=["Drain it."])))
-
-
-def test_a_fix_that_is_offered_although_its_failure_is_recognised_is_not_stated_as_a_fact() -> None:
-    task = recognised(0.9, confirmed=False)
-    lines = flat(shown(task))
-    assert "not confirmed by a trusted person: “Open port 53.”, succeeded (reported)" in lines
-    assert "fixed by" not in lines
-
-
-def test_a_quoted_section_that_is_likely_is_not_called_no_source() -> None:
-    low = {"score": 0.35, "band": "low"} | {
-        "terms": {"rag_similarity": 0.4, "rag_hits": 0, "provider_exists": "not applicable", "similar_dag": False}
-    }
-    findings = incident()["findings"] | {"likelihood": 0.75}
-    lines = flat(shown(incident(confidence=low, findings=findings)))
-    assert "confidence low: the quoted section is probably right, but little else supports it" in lines
-    assert "no trusted source" not in lines
-    offer = flat(shown(incident(confidence=low, findings=findings | {"likelihood": 0.5})))
-    assert "confidence low: not enough evidence; no trusted source about it" in offer
-
-
-def test_in_shadow_it_is_not_said_that_nothing_is_known() -> None:
-    lines = flat(shown(incident(findings={}, shadow=True)))
-    assert "not shown: incidents of this job are in shadow" in lines
-    assert "found no similar one" not in lines
-
-
-def test_a_proposal_that_something_else_made_superfluous_is_called_so_and_a_note_is_said_once() -> None:
-    superseded = flat(shown(recognised(0.9, outcome="superseded")))
-    assert "not the cause of the recovery (reported)" in superseded
-    assert "fixed by" not in superseded
-    assert "noted: Open port 53." not in flat(shown(recognised(0.9, note="Open port 53.")))
-
-
-def test_conditions_of_the_fix_stand_beside_it_unless_the_proposal_says_them() -> None:
-    condition = "Drain the queue first."
-    task = recognised(0.9, constraints=[condition])
-    assert f"condition then: {condition}" in flat(shown(task))
-    assert "condition then" not in shown(task | {"proposal": f"> Drain the\n> queue first.\n\n> {RUNBOOK}"})
 
 
 @pytest.mark.parametrize(
@@ -456,97 +324,3 @@ def test_cards_of_two_runs_are_equal_but_for_ids_and_times() -> None:
     assert shown(incident()) != shown(other)
     assert normalised(shown(incident())) == normalised(shown(other))
     assert normalised(shown(incident())) != normalised(shown(incident(attempt=2)))
-
-
-def action(number: int, agent: str, kind: str, *after: int, **more: Any) -> dict[str, Any]:
-    return {
-        "action_id": f"a{number}",
-        "task_id": "t",
-        "agent": agent,
-        "kind": kind,
-        "reasoning": f"reason {number}",
-        "after": [f"a{before}" for before in after],
-        "at": "2026-11-17T05:30:12Z",
-        "seq": number * 10,
-    } | more
-
-
-def tree_of(*actions: dict[str, Any]) -> list[str]:
-    decision = {
-        "decision_id": "d1",
-        "project": "orders",
-        "agent": "developer",
-        "decision_type": "confidence",
-        "decision": "go on",
-        "reasoning": "why",
-        "confidence": incident()["confidence"],
-        "made_at": "2026-11-17T05:30:12Z",
-    }
-    sources = [{"store": "chunks", "id": "c1", "name": "runbooks/orders.md"}]
-    return draw({"items": list(actions), "decisions": [decision], "sources": sources}).splitlines()
-
-
-def test_a_line_keeps_its_column_and_a_branch_is_indented() -> None:
-    lines = tree_of(
-        action(1, "router", "route"),
-        action(2, "manager", "plan", 1),
-        action(3, "coder-1", "search", 2),
-        action(4, "coder-2", "search", 2),
-        action(5, "judge", "assess", 4, 3),
-    )
-    heads = [line for line in lines if ": " in line and line.strip(" │")[:1].isdigit()]
-    assert heads == [
-        "  1 router: route",
-        "  2 manager: plan",
-        "    │    3 coder-1: search",
-        "  4 coder-2: search",
-        "  5 judge: assess  (also after 3)",
-    ]
-
-
-def test_each_action_says_its_reasoning_its_result_and_its_basis() -> None:
-    lines = tree_of(
-        action(
-            1,
-            "developer",
-            "assess",
-            result="go on\nnow",
-            decision_id="d1",
-            sources=[
-                {"store": "chunks", "id": "c1", "version": 1},
-                {"store": "attempts", "id": "a9", "version": 3},
-            ],
-        )
-    )
-    assert [line.strip(" │") for line in lines[1:]] == [
-        "reason 1",
-        "→ go on",
-        "now",
-        "confidence 0.66 (medium): similarity 0.85, 2 sources, provider not applicable, success no",
-        "on the basis of runbooks/orders.md, 1 more of attempts",
-    ]
-
-
-def test_no_action_stands_above_one_that_led_to_it_whatever_the_record_says() -> None:
-    lines = tree_of(
-        action(1, "developer", "propose", 3), action(2, "developer", "search"), action(3, "developer", "assess", 2)
-    )
-    assert [line.strip() for line in lines if "developer" in line] == [
-        "1 developer: search",
-        "2 developer: assess",
-        "3 developer: propose",
-    ]
-
-
-@given(st.lists(st.lists(st.integers(0, 60), max_size=3), min_size=1, max_size=60))
-def test_every_action_stands_in_the_tree_once(after: list[list[int]]) -> None:
-    earlier = [[before for before in each if before < number] for number, each in enumerate(after, 1)]
-    actions = [action(number, "manager", "plan", *before) for number, before in enumerate(earlier, 1)]
-    text = "\n".join(tree_of(*actions))
-    for number in range(1, len(actions) + 1):
-        assert text.count(f"reason {number}\n") + text.endswith(f"reason {number}") == 1
-
-
-def test_a_long_line_is_drawn_without_recursion() -> None:
-    actions = [action(number, "manager", "plan", number - 1) for number in range(1, 3000)]
-    assert len(tree_of(*actions)) == 2 * 2999
