@@ -8,7 +8,7 @@ import json
 import random
 import re
 import string
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -169,9 +169,3 @@ _MAKERS: dict[str, Callable[[random.Random], str]] = {
     "word": lambda draw: draw.choice(_WORDS),
 }
 _SLOT = re.compile(rf"\{{({'|'.join(_MAKERS)}|d\d+|luhn\d+|hex\d+|random\d+)\}}")
-
-
-def halves(name: str, seeds: range) -> Iterator[tuple[str, tuple[Line, ...]]]:
-    """Both halves of a file, each line as often as there are seeds."""
-    for split in ("dev", "test"):
-        yield split, tuple(line for seed in seeds for line in lines(name, split, seed))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from agents.hook_receiver import HookReceiver
+from agents.hook_receiver import HookReceiver, Reply
 from memory_service.fake import FakeMemory
 
 from counterpoint.client import Memory
@@ -18,12 +18,30 @@ from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Commit
 from counterpoint.proto.messages import Message
 from counterpoint.proto.notifications import NotificationDue
-from counterpoint.proto.tasks import Task, TaskProposed
+from counterpoint.proto.tasks import Task, TaskCompleted, TaskEscalated, TaskProposed, TaskResumed
 from counterpoint.router.notify import handlers, lanes
 from counterpoint.router.notify.caller import Caller
 from counterpoint.router.notify.handlers import Notifications
 from counterpoint.router.notify.receivers import Receiver
 
+ROWS = [
+    {"kind": "job", "namespace": "prod", "name": f"job-{n}", "hops": 1, "edge": "data", "owner": "team-finance"}
+    for n in range(14)
+]
+SLACK_REPLY = Reply(body={"ok": True, "channel": "C9", "ts": "17.5"})
+EVIL = "<!channel> <https://evil.example|click> *bold* [click](https://evil.example) `x`"
+PROPOSED: dict[str, Any] = {"state": "input_required", "waiting_for": "outcome", "proposal": "Restart it"}
+ESCALATED: dict[str, Any] = {
+    "state": "input_required",
+    "waiting_for": "override",
+    "escalation": {
+        "to": "human",
+        "code": "low_confidence",
+        "needs": [{"kind": "document", "what": "a runbook", "how": "counterpoint ingest F"}],
+    },
+}
+WORKING: dict[str, Any] = {"state": "working", "waiting_for": None, "escalation": None, "proposal": None}
+DONE: dict[str, Any] = {"state": "completed", "waiting_for": None, "escalation": None, "resolution": "resolved"}
 NOW = datetime(2026, 3, 2, 3, 0, 1, tzinfo=UTC)
 PROJECT = "orders"
 KEY = b"0123456789abcdef0123456789abcdef"
@@ -150,3 +168,41 @@ class NotifiedHouse:
 
 def _due(timer: Any) -> datetime:
     return timer.due_at  # type: ignore[no-any-return]
+
+
+def receiver(hook: HookReceiver, kind: str, **fields: Any) -> Receiver:
+    extra = {"slack": {"secret": "xoxb-1", "channel": "C9"}, "pagerduty": {"secret": "key-1"}}.get(kind, {})
+    made = {"name": kind, "kind": kind, "url": hook.url, "private": True, **extra, **fields}
+    return Receiver.model_validate(made)
+
+
+def escalated(task_id: str = "incident-1") -> TaskEscalated:
+    return TaskEscalated(task_id=task_id, to="human", code="low_confidence", findings=Findings())
+
+
+def completed(task_id: str = "incident-1") -> TaskCompleted:
+    return TaskCompleted.model_validate(
+        {
+            "task_id": task_id,
+            "resolution": "resolved",
+            "result": "r",
+            "cost_usd": "0",
+            "tokens": 0,
+            "duration_ms": 1,
+            "findings": {},
+        }
+    )
+
+
+async def course(house: NotifiedHouse) -> None:
+    """An incident that is proposed, escalated, worked on and resolved, an hour apart."""
+    house.task(findings={"downstream": ROWS}, context={"owner": "team-ingest", "affected_count": 200})
+    for fields, message in (
+        (PROPOSED, proposed()),
+        (ESCALATED, escalated()),
+        (WORKING, TaskResumed(task_id="incident-1", reason="an override")),
+        (DONE, completed()),
+    ):
+        house.task(**fields)
+        await house.tell(message)
+        await house.settle(timedelta(hours=1))

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from agents.hook_receiver import HookReceiver, Received, Reply, hook_receiver
-from agents.notified_house import NotifiedHouse
-from agents.test_notification_bodies import DONE, EVIL, PROPOSED, completed, course, proposed
+from agents.notified_house import DONE, EVIL, PROPOSED, NotifiedHouse, completed, course, proposed
 from pydantic import ValidationError
 
 from counterpoint.proto.tasks import TaskCancelled, TaskFailed

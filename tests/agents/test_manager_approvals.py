@@ -43,6 +43,7 @@ class TestSpend:
             ["budget"],
         )
         assert "counterpoint approvals --task t1" in escalated.needs[0].how
+        assert escalated.confidence == task.confidence is not None
         requested = house.last(ApprovalRequested)
         assert requested.artifact_sha256 == approval.artifact_sha256 == artifact_sha256(approval.artifact)
         assert "add 0.02 USD to 0.01 USD, used 0.008 USD" in approval.artifact

@@ -5,8 +5,18 @@ from typing import Any
 
 import pytest
 from agents.hook_receiver import HookReceiver, Reply
-from agents.notified_house import NOW, NotifiedHouse
-from agents.test_notification_bodies import DONE, ESCALATED, PROPOSED, completed, escalated, proposed, receiver
+from agents.notified_house import (
+    DONE,
+    ESCALATED,
+    NOW,
+    PROPOSED,
+    SLACK_REPLY,
+    NotifiedHouse,
+    completed,
+    escalated,
+    proposed,
+    receiver,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -30,7 +40,7 @@ MAIL = Receiver.model_validate(
 @pytest.fixture
 def hook(hook: HookReceiver) -> HookReceiver:
     """A receiver that answers as Slack does."""
-    hook.reply = Reply(body={"ok": True, "channel": "C9", "ts": "17.5"})
+    hook.reply = SLACK_REPLY
     return hook
 
 

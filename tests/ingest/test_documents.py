@@ -1,7 +1,6 @@
 """Documents: whole in the end whatever comes between, and nobody else waits for a large one."""
 
 import asyncio
-import base64
 import hashlib
 import json
 import threading
@@ -10,105 +9,16 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from ingest.pdf_files import paper
+from ingest.document_records import SOURCE, document, ingested, kept, leaves, reply, text
 from memory_service.house import House
-from memory_service.leaves import leaf_bodies
 
 from counterpoint.guard.policy import policy
 from counterpoint.memory.commit import pipeline
 from counterpoint.memory.ingest import document_plan, documents
-from counterpoint.memory.ingest.readers import pdf, sandbox
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.proto.errors import Transient
-from counterpoint.proto.ids import document_id
-from counterpoint.proto.ingest import (
-    Document,
-    Ingested,
-    IngestReply,
-    IngestRequest,
-    Job,
-    JobProgress,
-    PutPart,
-    PutReply,
-)
-from counterpoint.proto.memory import CommitReply, Origin
-from counterpoint.proto.messages import Blob
-
-SOURCE = "runbooks/pumps.md"
-
-
-def text(word: str, sections: int = documents.STEP_WRITES * 2 + 50) -> str:
-    """A document of as many chunks as sections."""
-    return "\n\n".join(f"# Pump {n}\n\nThe {word} of pump {n} is checked." for n in range(sections))
-
-
-async def reply(house: House, origin: Origin, *documents: Document) -> IngestReply:
-    """What the door answers to an ingest."""
-    request = IngestRequest(origin=origin, documents=documents)
-    return IngestReply.model_validate_json(await house.door.ingest("router", request.model_dump_json().encode()))
-
-
-async def ingested(house: House, project: str, *documents: Document) -> tuple[Ingested, ...]:
-    """What became of documents that an administrator hands in."""
-    answer = await reply(house, house.standing(project, principal="administrator"), *documents)
-    assert answer.refusal is None, answer.refusal
-    return answer.documents
-
-
-async def test_documents_that_hold_their_readers_up_delay_no_text(
-    house: House, project: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """More of them than documents are ingested at a time, and than there are threads."""
-    gate, at_once, entered = threading.Event(), list[bool](), threading.Semaphore(0)
-    free = threading.BoundedSemaphore(sandbox.READERS)
-
-    def hangs(kind: str, content: bytes) -> sandbox.ReaderResult:
-        at_once.append(free.acquire(blocking=False))
-        entered.release()
-        gate.wait()
-        free.release()
-        return sandbox.ReaderResult(pages=("x",))
-
-    monkeypatch.setattr(pdf, "read_in_worker", hangs)
-    content = base64.b64encode(paper(["x"])).decode()
-    hanging = [Document.model_validate({"source": f"{n}.pdf", "content": content}) for n in range(40)]
-    held = asyncio.create_task(ingested(house, project, *hanging))
-    try:
-        await asyncio.to_thread(entered.acquire)
-        (found,) = await ingested(house, project, document("# Pumps\n\nThe seal is checked."))
-        assert (found.status, held.done()) == ("added", False)
-    finally:
-        gate.set()
-    assert {each.status for each in await held} == {"added"}
-    assert all(at_once)
-
-
-def document(content: str) -> Document:
-    """A document under the one source of these tests."""
-    return Document(source=SOURCE, text=content)
-
-
-async def kept(house: House, project: str) -> tuple[dict[str, Any] | None, str, set[int]]:
-    """The document's record, the text of its chunks in order, and the versions that those have."""
-    async with house.superuser() as connection:
-        rows = await connection.fetch(
-            "SELECT r.store, r.version, r.body::text, v.version AS found FROM records r"
-            " LEFT JOIN vectors v USING (project, store, id)"
-            " WHERE project = $1 AND store IN ('documents', 'chunks') AND r.body IS NOT NULL ORDER BY id",
-            project,
-        )
-    chunks = [row for row in rows if row["store"] == "chunks"]
-    assert all(row["version"] == row["found"] for row in chunks)
-    record = next((json.loads(row["body"]) for row in rows if row["store"] == "documents"), None)
-    return record, "\n\n".join(json.loads(row["body"])["text"] for row in chunks), {row["version"] for row in chunks}
-
-
-async def leaves(house: House, project: str) -> list[list[str]]:
-    """The stores that each commit of a project wrote to, in their order, between those of the project beside it: empty
-    lists."""
-    async with house.superuser() as connection:
-        bodies = map(json.loads, await leaf_bodies(connection, "project = ANY ($1)", [project, f"{project}-b"]))
-    return [[store for store, *_ in body.get("writes", ())] if body["project"] == project else [] for body in bodies]
+from counterpoint.proto.ingest import Document, Ingested, IngestReply, IngestRequest, Job, JobProgress
+from counterpoint.proto.memory import CommitReply
 
 
 class TestALargeDocument:
@@ -159,105 +69,6 @@ class TestALargeDocument:
         bodies = [json.loads(row.body) for row in (*logged, *house.announced[live:])]
         written = [write["store"] for body in bodies for write in body["writes"]]
         assert (written.count("chunks"), written.count("documents")) == (450, 1)
-
-
-class TestADocumentThatIsNotFinished:
-    @pytest.mark.parametrize("old", [None, "valve"])
-    async def test_is_not_the_new_one_until_it_is_asked_for_again(
-        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch, old: str | None
-    ) -> None:
-        if old is not None:
-            await ingested(house, project, document(text(old)))
-        known, _, _ = await kept(house, project)
-        apply, steps = house.committer.apply, 0
-
-        async def killed(step: CommitPlan) -> CommitReply:
-            nonlocal steps
-            steps += 1
-            if steps == 2:
-                raise Transient("killed")
-            return await apply(step)
-
-        origin = house.standing(project, principal="administrator")
-        with monkeypatch.context() as patch:
-            patch.setattr(house.committer, "apply", killed)
-            refusal = (await reply(house, origin, document(text("seal")))).refusal
-        assert refusal is not None
-        assert refusal.kind == "transient"
-        record, written, _ = await kept(house, project)
-        assert record == known
-        assert "The seal of pump 199 " in written
-        assert "The seal of pump 200 " not in written
-        house.restart()
-        (became,) = (await reply(house, origin, document(text("seal")))).documents
-        assert (became.status, became.chunks) == ("added" if old is None else "replaced", 450)
-        record, written, versions = await kept(house, project)
-        assert record is not None
-        assert record["sha256"] != (known or {}).get("sha256")
-        assert written == text("seal")
-        assert versions == {1 if old is None else 2}
-        assert (await house.verify(project))["ok"]
-
-    @pytest.mark.parametrize("old", [None, "valve"])
-    async def test_is_forgotten_by_the_next_process_where_it_was_new(
-        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch, old: str | None
-    ) -> None:
-        await ingested(house, project, Document(source="other.md", text="Stays."))
-        if old is not None:
-            await ingested(house, project, document(text(old)))
-        apply, steps = house.committer.apply, 0
-
-        async def killed(step: CommitPlan) -> CommitReply:
-            nonlocal steps
-            steps += 1
-            if steps == 2:
-                raise Transient("killed")
-            return await apply(step)
-
-        origin = house.standing(project, principal="administrator")
-        with monkeypatch.context() as patch:
-            patch.setattr(house.committer, "apply", killed)
-            assert (await reply(house, origin, document(text("seal")))).refusal is not None
-        before = await kept(house, project)
-        house.restart()
-        await house.ingest.delete_orphans()
-        after = await kept(house, project)
-        assert "The seal of pump 199 " in before[1]
-        assert after[1] == ("Stays." if old is None else before[1])
-        (became,) = await ingested(house, project, document(text("seal")))
-        assert (became.status, became.chunks) == ("added" if old is None else "replaced", 450)
-        assert became.embedded == 50
-
-    async def test_that_cannot_be_kept_leaves_the_one_before_it_as_it_was(self, house: House, project: str) -> None:
-        await ingested(house, project, document(text("valve")))
-        before = await kept(house, project)
-        (became,) = await ingested(house, project, Document(source=SOURCE, text=text("seal"), metadata={"a": "\0"}))
-        assert (became.status, became.problem) == (
-            "refused",
-            f"documents/{document_id(SOURCE)} contains a NUL character",
-        )
-        assert await kept(house, project) == before
-
-    async def test_the_one_before_it_can_be_put_back(
-        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        await ingested(house, project, document(text("valve")))
-        embed = pipeline.EmbeddingPipeline.of
-
-        async def first_alone(
-            self: pipeline.EmbeddingPipeline, project: str, texts: list[str], *whose: Any, **by: Any
-        ) -> Any:
-            if "pump 200 " in texts[0]:
-                raise Transient("killed")
-            return await embed(self, project, texts, *whose, **by)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(pipeline.EmbeddingPipeline, "of", first_alone)
-            origin = house.standing(project, principal="administrator")
-            assert (await reply(house, origin, document(text("seal")))).refusal is not None
-        (became,) = await ingested(house, project, document(text("valve")))
-        assert became.status == "replaced"
-        assert (await kept(house, project))[1] == text("valve")
 
 
 class TestTheSameSource:
@@ -319,122 +130,6 @@ class TestTheSameTexts:
             await waiting(looking, 2)
             await held.commit()
         assert [made for _, made in await asyncio.gather(first, second)] == [3, 2]
-
-
-class TestBytes:
-    """What memory reads itself: what it holds is judged as what a text holds."""
-
-    async def uploaded(self, house: House, project: str, content: bytes) -> Blob:
-        origin = house.standing(project, principal="administrator")
-        part = PutPart(
-            origin=origin,
-            sha256=hashlib.sha256(content).hexdigest(),
-            bytes=len(content),
-            part=0,
-            content=base64.b64encode(content),
-        )
-        answer = PutReply.model_validate_json(await house.door.put("router", part.model_dump_json().encode()))
-        assert answer.blob is not None, answer.refusal
-        return answer.blob
-
-    async def blobs(self, house: House, project: str) -> int:
-        async with house.superuser() as connection:
-            return int(await connection.fetchval("SELECT count(*) FROM blobs WHERE project = $1", project))
-
-    async def test_of_a_pdf_are_found_by_page_and_what_has_no_text_is_said(self, house: House, project: str) -> None:
-        handed_in = Document(
-            source="manual.pdf", content=base64.b64encode(paper(["Stop the pump.", "", "Check the seal."], "Pumps"))
-        )
-        (became,) = await ingested(house, project, handed_in)
-        assert (became.status, became.chunks) == ("added", 2)
-        assert became.problem == "1 of 3 pages have no text: 2"
-        async with house.superuser() as connection:
-            rows = await connection.fetch(
-                "SELECT body->>'text', body->>'context', body->>'type', body->>'title'"
-                " FROM records WHERE project = $1 AND store = 'chunks' ORDER BY id",
-                project,
-            )
-        assert [tuple(row) for row in rows] == [
-            ("Stop the pump.", "Pumps > page 1", "pdf", "Pumps"),
-            ("Check the seal.", "Pumps > page 3", "pdf", "Pumps"),
-        ]
-        (again,) = await ingested(house, project, handed_in)
-        assert (again.status, again.embedded) == ("unchanged", 0)
-
-    async def test_uploaded_before_are_read_as_well(self, house: House, project: str) -> None:
-        blob = await self.uploaded(house, project, paper(["Stop the pump."]))
-        (became,) = await ingested(house, project, Document(source="manual.pdf", blob=blob))
-        assert (became.status, became.chunks) == ("added", 1)
-        assert await self.blobs(house, project) == 1
-
-    @pytest.mark.parametrize(
-        ("page", "status", "kept"),
-        [
-            ("the key is AKIA" + "Z7QK3M5N2P4R6S7T", "refused", 0),
-            ("write to ann@example.com", "added", 0),
-        ],
-    )
-    async def test_with_something_sensitive_packed_in_them_are_not_kept(
-        self, house: House, project: str, page: str, status: str, kept: int
-    ) -> None:
-        blob = await self.uploaded(house, project, paper([page], packed=True))
-        (became,) = await ingested(house, project, Document(source="manual.pdf", blob=blob))
-        assert became.status == status, became
-        assert await self.blobs(house, project) == kept
-
-    async def test_that_cannot_be_read_are_refused_and_the_others_go_on(self, house: House, project: str) -> None:
-        became = await ingested(
-            house,
-            project,
-            Document(source="a.pdf", content=base64.b64encode(b"%PDF-1.4 broken")),
-            Document(source="b.txt", content=base64.b64encode("Größe".encode("latin-1"))),
-            Document(source="c.bin", content=base64.b64encode(b"\0\1\2")),
-            Document(source="d.txt", content=base64.b64encode(b"")),
-            Document(source="e.py", content=base64.b64encode(b"def broken(:\n")),
-            Document(source="f.md", content=base64.b64encode(b"# Good\n\nText.")),
-        )
-        assert [one.status for one in became] == ["refused"] * 4 + ["added"] * 2
-        problems = [one.problem or "" for one in became]
-        assert problems[0].startswith("content is not a readable PDF")
-        assert problems[1:4] == [
-            "content is neither UTF-8 nor UTF-16 with a byte order mark",
-            "content is binary, of an unsupported format",
-            "text is empty",
-        ]
-        assert problems[4].startswith("not read as Python but as plain text: line 1")
-
-    @pytest.mark.parametrize("said", [r'x = "\u0000"', r'x = "\\u0000"', r"\\\u0000\u0000"])
-    async def test_that_name_a_nul_hold_none(self, house: House, project: str, said: str) -> None:
-        (became,) = await ingested(house, project, Document(source="a.txt", text=said))
-        assert became.status == "added", became
-        assert (await kept(house, project))[1] == said
-
-    async def test_that_nobody_foresaw_cost_no_other_document(
-        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        read = documents.read
-
-        def surprised(source: str, *given: Any, **options: Any) -> Any:
-            return read(source, *given, **options) if source != "b.md" else {}["nobody thought of this"]
-
-        monkeypatch.setattr(documents, "read", surprised)
-        became = await ingested(house, project, *(Document(source=f"{name}.md", text="Text.") for name in "abc"))
-        assert [one.status for one in became] == ["added", "refused", "added"]
-        assert became[1].problem == "text cannot be read: unexpected KeyError"
-
-    async def test_of_a_conversation_are_chunks_by_turn(self, house: House, project: str) -> None:
-        turns = [{"speaker": "Ann", "text": "Where is it?", "at": "8 May"}, {"speaker": "Bob", "text": "In the hall."}]
-        await ingested(house, project, Document(source="talk.json", text=json.dumps(turns)))
-        async with house.superuser() as connection:
-            rows = await connection.fetch(
-                "SELECT body->>'text' AS text, body->>'context' AS context FROM records"
-                " WHERE project = $1 AND store = 'chunks' ORDER BY id",
-                project,
-            )
-        assert [tuple(row) for row in rows] == [
-            ("Where is it?", "8 May | Ann"),
-            ("In the hall.", "Bob"),
-        ]
 
 
 class TestWhatIsGone:

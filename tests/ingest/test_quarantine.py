@@ -6,7 +6,7 @@ import re
 
 import pytest
 from access.test_sensitive import CARD, GENERIC, KEY, MAIL, release, released_by, tables_with
-from ingest.test_documents import SOURCE, document, ingested, kept
+from ingest.document_records import SOURCE, document, ingested, kept
 from memory_service.house import House
 
 from counterpoint.proto.ingest import Document, PutPart, PutReply

@@ -17,7 +17,6 @@ ORGANISATION_LIMITS_MAX = 50
 """Maximum number of limits of the organisation. Each commit of a call reads them all."""
 
 LimitScope = Literal["project", "agent", "session", "task"]
-AnyLimitScope = LimitScope | Literal["organisation"]
 LimitPeriod = Literal["day", "month", "total"]
 LimitName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """An agent, or the id of a session or task."""

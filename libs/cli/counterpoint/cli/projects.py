@@ -24,7 +24,7 @@ def list_projects(api: "ApiClient") -> tuple[str, ...]:
 
 
 def watch_projects(api: "ApiClient", started: set[str], begin: Callable[[str], None], stopped: threading.Event) -> None:
-    """Call `begin` for each project not in `known`, now and as principals are created, until `stopped` is set."""
+    """Call `begin` for each project not in `started`, now and as principals are created, until `stopped` is set."""
     while not stopped.is_set():
         try:
             new = [project for project in list_projects(api) if project not in started]

@@ -41,7 +41,7 @@ def records_of_event(event: OpenLineageEvent) -> dict[RecordKey, GraphRecord]:
 
 
 def changed_records(event: OpenLineageEvent, existing: Mapping[RecordKey, GraphRecord]) -> dict[RecordKey, GraphRecord]:
-    """Return the records that an event adds or changes; `known` are the existing records of its keys."""
+    """Return the records that an event adds or changes; `existing` are the stored records of its keys."""
     changed = {}
     for key, fact in records_of_event(event).items():
         record = merge_records(existing[key], fact) if key in existing else fact
@@ -72,16 +72,16 @@ def edges_of(records: Mapping[RecordKey, GraphRecord]) -> list[LineageEdge]:
 
 def owners_by_ref(records: Iterable[GraphRecord]) -> dict[str, tuple[str, ...]]:
     """Return the owners in the records of jobs and datasets, by `Node.ref`."""
-    records_by_key = {}
+    owners = {}
     for record in records:
         match record:
             case JobRecord():
-                records_by_key[job(record.namespace, record.name).ref] = record.owners
+                owners[job(record.namespace, record.name).ref] = record.owners
             case DatasetRecord():
-                records_by_key[dataset(record.namespace, record.name).ref] = record.owners
+                owners[dataset(record.namespace, record.name).ref] = record.owners
             case _:
                 continue
-    return records_by_key
+    return owners
 
 
 def _merge(records: Iterable[GraphRecord]) -> dict[RecordKey, GraphRecord]:

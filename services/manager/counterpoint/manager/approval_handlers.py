@@ -8,14 +8,12 @@ from counterpoint.manager import approvals
 from counterpoint.manager.gateway.lifts import lifts_for
 from counterpoint.manager.spend_lifts import lifted, read_counted
 from counterpoint.manager.task_history import TaskHistory
-from counterpoint.manager.task_update import TaskUpdate, without_effect
+from counterpoint.manager.task_update import TaskUpdate, UpdateAndWrites, without_effect
 from counterpoint.manager.tool_approvals import on_tool_decided, on_tool_due, on_tool_refused
 from counterpoint.manager.workflow import AWAITS_APPROVAL
 from counterpoint.proto.approvals import Approval, ApprovalDecided
 from counterpoint.proto.memory import Write
 from counterpoint.proto.tasks import TaskWorked
-
-Decision = tuple[TaskUpdate, tuple[Write, ...]]
 
 
 class ApprovalDesk:
@@ -24,7 +22,7 @@ class ApprovalDesk:
     def __init__(self, policy: ApprovalPolicy) -> None:
         self._policy = policy
 
-    async def held(self, memory: Memory, history: TaskHistory, message: TaskWorked) -> Decision | None:
+    async def held(self, memory: Memory, history: TaskHistory, message: TaskWorked) -> UpdateAndWrites | None:
         """Return the update that holds a result until a person has decided; None if no act needs an approval."""
         if not approvals.is_current(history, message):
             return None
@@ -48,7 +46,7 @@ class ApprovalDesk:
         """Return the rule for searches of the web."""
         return self._policy.act("web", autonomy, project)
 
-    async def on_decided(self, memory: Memory, history: TaskHistory, message: ApprovalDecided) -> Decision:
+    async def on_decided(self, memory: Memory, history: TaskHistory, message: ApprovalDecided) -> UpdateAndWrites:
         """Act on the decision in the record. A message without it has no effect."""
         approval = approvals.awaited(history, message.approval_id)
         if approval is None and (tool := await on_tool_decided(memory, history, message)):
@@ -64,7 +62,7 @@ class ApprovalDesk:
             return permitted or self._not_approved(memory, history, approval), ()
         return approvals.release(history, approval, memory.now), ()
 
-    async def on_tool_refused(self, memory: Memory, history: TaskHistory) -> Decision:
+    async def on_tool_refused(self, memory: Memory, history: TaskHistory) -> UpdateAndWrites:
         """Ask for a lift of the limits that refused a call of a tool of a principal, once."""
         return await on_tool_refused(memory, history, self._policy)
 
@@ -98,7 +96,7 @@ class ApprovalDesk:
         asked = history.spend.model_copy(update={"refused": None, "warnings": ()})
         return approvals.held_call(refused, lifts), (put("spend", task.task_id, asked, existing=history.spend_item),)
 
-    async def _lift(self, memory: Memory, history: TaskHistory, approval: Approval) -> Decision:
+    async def _lift(self, memory: Memory, history: TaskHistory, approval: Approval) -> UpdateAndWrites:
         counted = await read_counted(memory, history.task)
         if writes := lifted(counted, approval.lifts):
             return approvals.lift(history, memory.now, applied=True), writes
@@ -123,7 +121,7 @@ class ApprovalDesk:
         return approvals.hold(decided, message, act, memory.id("approval"), memory.now, self._policy)
 
 
-def with_warnings(history: TaskHistory, update: TaskUpdate, writes: tuple[Write, ...]) -> Decision:
+def with_warnings(history: TaskHistory, update: TaskUpdate, writes: tuple[Write, ...]) -> UpdateAndWrites:
     """Add the warnings of soft limits to an update, and take them out of the spending record."""
     warnings, task_id = history.spend.warnings, history.task.task_id
     if not warnings:

@@ -9,10 +9,17 @@ from datetime import datetime, timedelta
 
 from counterpoint.guard.policy import ApprovalPolicy
 from counterpoint.manager.developer_results import apply_result, decided_reason, in_shadow, resumed_messages
-from counterpoint.manager.escalation import escalate_budget, escalate_rejection
+from counterpoint.manager.escalation import escalate_budget, escalate_rejection, escalation_message
 from counterpoint.manager.plans import documents_text, without_plans
 from counterpoint.manager.task_history import TaskHistory
-from counterpoint.manager.task_update import ReasoningStep, TaskUpdate, with_attempt, with_transition, without_effect
+from counterpoint.manager.task_update import (
+    ReasoningStep,
+    TaskUpdate,
+    delegate_next,
+    with_attempt,
+    with_transition,
+    without_effect,
+)
 from counterpoint.manager.workflow import AWAITS_APPROVAL, AWAITS_DOCUMENTS, WORKING, WorkflowEvent, transition
 from counterpoint.proto.approvals import (
     Approval,
@@ -27,7 +34,7 @@ from counterpoint.proto.approvals import (
 )
 from counterpoint.proto.findings import Findings
 from counterpoint.proto.messages import Message
-from counterpoint.proto.tasks import Escalation, TaskEscalated, TaskResumed, TaskWorked
+from counterpoint.proto.tasks import Task, TaskResumed, TaskWorked
 from counterpoint.proto.words import quantity
 
 
@@ -112,7 +119,7 @@ def hold(
     )
     messages: tuple[Message, ...] = (*resumed_messages(history, message), requested(approval))
     if escalation:
-        messages += (_escalated(history, escalation, findings),)
+        messages += (escalation_message(task),)
     earlier = (history.approval[0],) if history.approval else ()
     return TaskUpdate(
         steps=(ReasoningStep("approval", f"{approval.summary}; attempt {message.attempt} is held for a person"),),
@@ -152,17 +159,9 @@ def lift(history: TaskHistory, now: datetime, *, applied: bool) -> TaskUpdate:
     row = transition(history.workflow_state, WorkflowEvent.LIFTED)
     if row is None or history.approval is None:
         return without_effect(history, "an approval")
-    approval, number = history.approval[0], history.next_attempt
-    reason = decided_reason(history)
+    approval = history.approval[0]
     after = approval.applied() if applied else approval.abandoned("the limits were raised meanwhile")
-    return TaskUpdate(
-        steps=(ReasoningStep("resume", f"{reason}; attempt {number} goes to the developer"),),
-        decision=f"resume with attempt {number}",
-        task=with_attempt(history.task, row, now, number),
-        delegate="work",
-        messages=(TaskResumed(task_id=history.task.task_id, reason=reason),),
-        approvals=(after,),
-    )
+    return _resume_after(history, with_attempt(history.task, row, now, history.next_attempt), after)
 
 
 def permit_search(history: TaskHistory, approval: Approval, now: datetime) -> TaskUpdate | None:
@@ -171,15 +170,14 @@ def permit_search(history: TaskHistory, approval: Approval, now: datetime) -> Ta
     query = TaskWorked.model_validate(approval.held).wanted_search
     if row is None or query is None or search_as_text(query) != approval.artifact:
         return None
-    reason, number = decided_reason(history), history.next_attempt
-    return TaskUpdate(
-        steps=(ReasoningStep("resume", f"{reason}; attempt {number} goes to the developer"),),
-        decision=f"resume with attempt {number}",
-        task=with_attempt(history.task, row, now, number, permitted_search=query),
-        delegate="work",
-        messages=(TaskResumed(task_id=history.task.task_id, reason=reason),),
-        approvals=(approval.applied(),),
-    )
+    task = with_attempt(history.task, row, now, history.next_attempt, permitted_search=query)
+    return _resume_after(history, task, approval.applied())
+
+
+def _resume_after(history: TaskHistory, task: Task, approval: Approval) -> TaskUpdate:
+    """Delegate the next attempt after an approval."""
+    decision = f"resume with attempt {history.next_attempt}"
+    return replace(delegate_next(history, task, decision, decided_reason(history)), approvals=(approval,))
 
 
 def release(history: TaskHistory, approval: Approval, now: datetime) -> TaskUpdate:
@@ -209,12 +207,11 @@ def drop(history: TaskHistory, approval: Approval | None, now: datetime) -> Task
     reason = decided_reason(history)
     escalation = escalate_rejection(history.task, reason)
     task = with_transition(history.task, row, now, escalation=escalation)
-    findings = history.task.findings or Findings()
     return TaskUpdate(
         steps=(ReasoningStep("escalate", f"{reason}: the proposal is not offered"),),
         decision=f"escalate to {escalation.to}: {escalation.code}",
         task=task,
-        messages=(TaskResumed(task_id=task.task_id, reason=reason), _escalated(history, escalation, findings)),
+        messages=(TaskResumed(task_id=task.task_id, reason=reason), escalation_message(task)),
         approvals=(approval,) if approval else (),
     )
 
@@ -288,14 +285,3 @@ def requested(approval: Approval, reminder: int = 0) -> ApprovalRequested:
     """Return the message that asks for an approval."""
     shown = {name: getattr(approval, name) for name in ApprovalRequested.model_fields if name != "reminder"}
     return ApprovalRequested.model_validate(shown | {"reminder": reminder})
-
-
-def _escalated(history: TaskHistory, escalation: Escalation, findings: Findings) -> TaskEscalated:
-    return TaskEscalated(
-        task_id=history.task.task_id,
-        to=escalation.to,
-        code=escalation.code,
-        needs=escalation.needs,
-        confidence=history.task.confidence,
-        findings=findings,
-    )

@@ -21,8 +21,6 @@ from counterpoint.proto.tasks import Task
 
 UNKNOWN = "unknown"
 FAILURES = frozenset({"failed", "partial"})
-
-
 OTHER_CAUSES = frozenset({"something_else", "nothing"})
 
 
@@ -132,7 +130,7 @@ def failure_signature(attempt: Attempt) -> str | None:
 
 def outcomes_by_number(attempts: Iterable[Attempt]) -> dict[str, dict[str, Any]]:
     """Return the outcome of each attempt, by number: outcome, evidence, by, error_message, note, at."""
-    existing = {}
+    outcomes = {}
     for attempt in attempts:
         if attempt.outcome != UNKNOWN:
             entry = {
@@ -144,8 +142,8 @@ def outcomes_by_number(attempts: Iterable[Attempt]) -> dict[str, dict[str, Any]]
                 "fixed_by": attempt.fixed_by,
                 "at": attempt.decided_at.isoformat() if attempt.decided_at else None,
             }
-            existing[str(attempt.attempt)] = {name: value for name, value in entry.items() if value is not None}
-    return existing
+            outcomes[str(attempt.attempt)] = {name: value for name, value in entry.items() if value is not None}
+    return outcomes
 
 
 def with_attempts(findings: Findings | None, attempts: Iterable[Attempt]) -> Findings:
@@ -182,8 +180,8 @@ def _explains(history: TaskHistory, message: TaskOutcomeReported) -> bool:
 
 def _superseded(history: TaskHistory, message: TaskOutcomeReported) -> int | None:
     """Number of the attempt that an unnumbered report of another cause superseded."""
-    existing = (one.attempt for one in history.ordered_attempts if one.outcome == SUPERSEDED)
-    return max(existing, default=None) if is_superseding(message) else None
+    numbers = (one.attempt for one in history.ordered_attempts if one.outcome == SUPERSEDED)
+    return max(numbers, default=None) if is_superseding(message) else None
 
 
 def _classify_existing(

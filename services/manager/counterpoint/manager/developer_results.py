@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from counterpoint.manager.attempts import with_attempts
-from counterpoint.manager.escalation import escalate_stop, escalate_trigger, guard_for_needs
+from counterpoint.manager.escalation import escalate_stop, escalate_trigger, escalation_message, guard_for_needs
 from counterpoint.manager.knowledge import describe_confidence, has_risen
 from counterpoint.manager.plans import artifacts_of, plans_of
 from counterpoint.manager.task_history import TaskHistory
@@ -26,7 +26,7 @@ SHADOW_TEXT = "Nothing is proposed: incidents of this job are in shadow. Report 
 def on_worked(
     history: TaskHistory, message: TaskWorked, now: datetime, limits: TaskLimits, *, recently_ingested: bool
 ) -> TaskUpdate:
-    """Return the update for a result of the developer. `newly_known`: documents were ingested meanwhile.
+    """Return the update for a result of the developer. `recently_ingested`: documents were ingested meanwhile.
 
     It is the result of the attempt for a working task, and a reassessment for one that waits for documents.
     Raises `Permanent` for an outcome without its text, or an unknown outcome.
@@ -255,16 +255,8 @@ def _shown(history: TaskHistory, message: TaskWorked) -> dict[str, Any]:
 
 def _escalated(task: Task, message: TaskWorked) -> TaskEscalated:
     """Return the message about a task that waits with a result that is not offered."""
-    assert task.escalation is not None, "the task is escalated"
-    return TaskEscalated(
-        task_id=task.task_id,
-        to=task.escalation.to,
-        code=task.escalation.code,
-        needs=task.escalation.needs,
-        searched_for=message.searched_for,
-        confidence=task.confidence,
-        findings=task.findings or Findings(),
-        artifacts=task.artifacts,
+    return escalation_message(task).model_copy(
+        update={"searched_for": message.searched_for, "artifacts": task.artifacts}
     )
 
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from counterpoint.manager.triggers import Trigger
 from counterpoint.manager.workflow import TransitionGuard
 from counterpoint.proto.approvals import Lift
-from counterpoint.proto.tasks import Escalation, Need, Task, TaskWorked
+from counterpoint.proto.findings import Findings
+from counterpoint.proto.tasks import Escalation, Need, Task, TaskEscalated, TaskWorked
 
 ANSWERED_BY_DOCUMENTS = frozenset({"low_confidence", "insufficient_evidence"})
 
@@ -48,6 +49,19 @@ def escalate_trigger(task: Task, trigger: Trigger) -> Escalation:
     """Escalate a task to the calling LLM, which has to decide although work could go on."""
     need = _with_how(task, Need(kind="decision", what=trigger.what, how=""))
     return Escalation(to="calling_llm", code=trigger.code, needs=(need,))
+
+
+def escalation_message(task: Task) -> TaskEscalated:
+    """Return the message about an escalated task."""
+    assert task.escalation is not None, "the task is escalated"
+    return TaskEscalated(
+        task_id=task.task_id,
+        to=task.escalation.to,
+        code=task.escalation.code,
+        needs=task.escalation.needs,
+        confidence=task.confidence,
+        findings=task.findings or Findings(),
+    )
 
 
 def ask_cause(task: Task, attempt: int | None) -> Need:

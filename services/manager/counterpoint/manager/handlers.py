@@ -6,7 +6,7 @@ from counterpoint.bus import Service
 from counterpoint.client import Gateway, Memory, put, records, send
 from counterpoint.guard.policy import ApprovalPolicy, policy
 from counterpoint.manager import developer_results, interventions, outcomes
-from counterpoint.manager.approval_handlers import ApprovalDesk, Decision, with_warnings
+from counterpoint.manager.approval_handlers import ApprovalDesk, with_warnings
 from counterpoint.manager.approvals import is_current
 from counterpoint.manager.declared_links import changes_card
 from counterpoint.manager.knowledge import INGESTED, ends_ingest, ingested_since
@@ -18,7 +18,7 @@ from counterpoint.manager.shadow import on_shadow_due
 from counterpoint.manager.task_commit import task_commit
 from counterpoint.manager.task_history import TaskHistory, read_task_history, task_history
 from counterpoint.manager.task_limits import TaskLimits
-from counterpoint.manager.task_update import TaskUpdate, without_effect
+from counterpoint.manager.task_update import TaskUpdate, UpdateAndWrites, without_effect
 from counterpoint.manager.timers import reassessment, timer_name
 from counterpoint.manager.triggers import trigger_of
 from counterpoint.proto.approvals import ApprovalDecided
@@ -90,7 +90,7 @@ class ManagerHandlers:
         update, writes = with_warnings(history, *await self._on_worked(memory, history, message))
         return self._commit(memory, history, update, message.action_id, writes=writes)
 
-    async def _on_worked(self, memory: Memory, history: TaskHistory, message: TaskWorked) -> Decision:
+    async def _on_worked(self, memory: Memory, history: TaskHistory, message: TaskWorked) -> UpdateAndWrites:
         if update := developer_results.returned(history, message, memory.now):
             return update, ()
         if held := await self._approvals.held(memory, history, message):

@@ -4,10 +4,17 @@ from datetime import datetime, timedelta
 
 from counterpoint.manager.attempts import with_attempts
 from counterpoint.manager.developer_results import completion
-from counterpoint.manager.escalation import escalate_trigger
+from counterpoint.manager.escalation import escalate_trigger, escalation_message
 from counterpoint.manager.task_history import TaskHistory
 from counterpoint.manager.task_limits import TaskLimits
-from counterpoint.manager.task_update import ReasoningStep, TaskUpdate, with_attempt, with_transition, without_effect
+from counterpoint.manager.task_update import (
+    ReasoningStep,
+    TaskUpdate,
+    delegate_next,
+    with_attempt,
+    with_transition,
+    without_effect,
+)
 from counterpoint.manager.triggers import Trigger, only_asks_take_over
 from counterpoint.manager.workflow import ESCALATED, WorkflowEvent, transition
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
@@ -15,7 +22,7 @@ from counterpoint.proto.findings import Findings
 from counterpoint.proto.interventions import AmendTask, CancelTask, TaskOverridden
 from counterpoint.proto.overrides import OverrideGiven, TaskConstraint
 from counterpoint.proto.signature import signature
-from counterpoint.proto.tasks import Task, TaskCancelled, TaskDue, TaskEscalated, TaskFailed, TaskResumed
+from counterpoint.proto.tasks import Task, TaskCancelled, TaskDue, TaskFailed, TaskResumed
 from counterpoint.proto.words import quantity
 
 CONSTRAINTS_MAX = 100
@@ -34,23 +41,13 @@ def on_override(history: TaskHistory, message: TaskOverridden, now: datetime) ->
         return _taken_over(history, override, now)
     if row is None:
         return without_effect(history, f"an override by {override.by} ({override.by_kind})")
-    number, waited = history.next_attempt, history.workflow_state in ESCALATED
-    constraints = _constraints(history.task, override)
+    number, constraints = history.next_attempt, _constraints(history.task, override)
     reason = f"override by {override.by} ({override.by_kind}), {quantity(len(override.constraints), 'constraint')}"
     if dropped := max(0, len(constraints) - CONSTRAINTS_MAX):
         reason += f", the {dropped} oldest of the task no longer hold"
     gate = "confidence gate bypassed" if override.confidence_override else "confidence gate applies"
-    return TaskUpdate(
-        steps=(
-            ReasoningStep("resume" if waited else "plan", f"{reason}, {gate}: attempt {number} goes to the developer"),
-        ),
-        decision=f"delegate attempt {number} under override",
-        task=with_attempt(
-            history.task, row, now, number, override=override, constraints=constraints[-CONSTRAINTS_MAX:]
-        ),
-        delegate="work",
-        messages=(TaskResumed(task_id=message.task_id, reason=reason),) if waited else (),
-    )
+    task = with_attempt(history.task, row, now, number, override=override, constraints=constraints[-CONSTRAINTS_MAX:])
+    return delegate_next(history, task, f"delegate attempt {number} under override", reason, f"{reason}, {gate}")
 
 
 def _taken_over(history: TaskHistory, override: OverrideGiven, now: datetime) -> TaskUpdate:
@@ -65,19 +62,11 @@ def _taken_over(history: TaskHistory, override: OverrideGiven, now: datetime) ->
     waited = history.workflow_state in ESCALATED
     constraints = _constraints(history.task, override)[-CONSTRAINTS_MAX:]
     task = with_transition(history.task, row, now, escalation=escalation, findings=findings, constraints=constraints)
-    escalated = TaskEscalated(
-        task_id=task.task_id,
-        to=escalation.to,
-        code=escalation.code,
-        needs=escalation.needs,
-        confidence=task.confidence,
-        findings=findings,
-    )
     return TaskUpdate(
         steps=(ReasoningStep("escalate", reason),),
         decision=f"escalate to {escalation.to}: {escalation.code}",
         task=task,
-        messages=(*((TaskResumed(task_id=task.task_id, reason=reason),) if waited else ()), escalated),
+        messages=(*((TaskResumed(task_id=task.task_id, reason=reason),) if waited else ()), escalation_message(task)),
     )
 
 
@@ -107,15 +96,9 @@ def on_amendment(history: TaskHistory, message: AmendTask, now: datetime) -> Tas
         )
     if message.error_message is not None:
         fields["error_signature"] = signature(message.error_message).digest
-    number, waited = history.next_attempt, history.workflow_state in ESCALATED
-    reason = f"amended by {message.by}: {message.reason}"
-    return TaskUpdate(
-        steps=(ReasoningStep("resume" if waited else "plan", f"{reason}; attempt {number} goes to the developer"),),
-        decision=f"delegate attempt {number} with the new error",
-        task=with_attempt(history.task, row, now, number, confidence=None, findings=None, **fields),
-        delegate="work",
-        messages=(TaskResumed(task_id=message.task_id, reason=reason),) if waited else (),
-    )
+    number, reason = history.next_attempt, f"amended by {message.by}: {message.reason}"
+    task = with_attempt(history.task, row, now, number, confidence=None, findings=None, **fields)
+    return delegate_next(history, task, f"delegate attempt {number} with the new error", reason)
 
 
 def on_links(history: TaskHistory, message: AmendTask, now: datetime) -> TaskUpdate:
@@ -123,15 +106,9 @@ def on_links(history: TaskHistory, message: AmendTask, now: datetime) -> TaskUpd
     row = transition(history.workflow_state, WorkflowEvent.LINKED)
     if row is None:
         return without_effect(history, f"a link by {message.by}")
-    number, waited = history.next_attempt, history.workflow_state in ESCALATED
-    reason = f"{message.reason}, by {message.by}"
-    return TaskUpdate(
-        steps=(ReasoningStep("resume" if waited else "plan", f"{reason}: attempt {number} goes to the developer"),),
-        decision=f"delegate attempt {number} after a change of links",
-        task=with_attempt(history.task, row, now, number, confidence=None, findings=None),
-        delegate="work",
-        messages=(TaskResumed(task_id=message.task_id, reason=reason),) if waited else (),
-    )
+    number, reason = history.next_attempt, f"{message.reason}, by {message.by}"
+    task = with_attempt(history.task, row, now, number, confidence=None, findings=None)
+    return delegate_next(history, task, f"delegate attempt {number} after a change of links", reason)
 
 
 def on_cancellation(history: TaskHistory, message: CancelTask, now: datetime) -> TaskUpdate:

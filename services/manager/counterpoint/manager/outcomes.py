@@ -18,7 +18,7 @@ from counterpoint.manager.attempts import (
     with_attempts,
 )
 from counterpoint.manager.developer_results import completion
-from counterpoint.manager.escalation import ask_cause, escalate_failures, escalate_trigger
+from counterpoint.manager.escalation import ask_cause, escalate_failures, escalate_trigger, escalation_message
 from counterpoint.manager.task_history import TaskHistory
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import ReasoningStep, TaskUpdate, with_attempt, with_transition, without_effect
@@ -27,7 +27,7 @@ from counterpoint.manager.workflow import AWAITS_OUTCOME, ESCALATED, TransitionG
 from counterpoint.proto.attempts import SUPERSEDED, Attempt, TaskOutcomeReported
 from counterpoint.proto.findings import Findings
 from counterpoint.proto.messages import Message
-from counterpoint.proto.tasks import UNANSWERED, Need, Task, TaskEscalated, TaskResumed
+from counterpoint.proto.tasks import UNANSWERED, Need, Task, TaskResumed
 
 
 def on_outcome(history: TaskHistory, message: TaskOutcomeReported, now: datetime, limits: TaskLimits) -> TaskUpdate:
@@ -211,21 +211,13 @@ def _escalated(
     task = with_attempt(
         history.task, row, now, attempt.attempt, override=None, escalation=escalation, findings=findings
     )
-    escalated = TaskEscalated(
-        task_id=task.task_id,
-        to=to,
-        code=escalation.code,
-        needs=escalation.needs,
-        confidence=task.confidence,
-        findings=findings,
-    )
     counts = _counts(attempt, same, limits)
     resumed: tuple[Message, ...] = (TaskResumed(task_id=task.task_id, reason=counts),) if was_escalated else ()
     return TaskUpdate(
         steps=(learn, ReasoningStep("escalate", f"{counts}: {to} has to decide")),
         decision=f"escalate to {to}: {escalation.code}",
         task=task,
-        messages=(*resumed, escalated),
+        messages=(*resumed, escalation_message(task)),
         learned=(attempt,),
     )
 

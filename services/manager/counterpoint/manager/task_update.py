@@ -10,14 +10,15 @@ from typing import Any, Literal
 
 from counterpoint.manager.task_history import TaskHistory
 from counterpoint.manager.timers import Timer
-from counterpoint.manager.workflow import Transition
+from counterpoint.manager.workflow import ESCALATED, Transition
 from counterpoint.proto.approvals import Approval
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.line import ActionKind
+from counterpoint.proto.memory import Write
 from counterpoint.proto.messages import Message
 from counterpoint.proto.plans import PlanNote, PlanRecord
-from counterpoint.proto.tasks import Task
+from counterpoint.proto.tasks import Task, TaskResumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,10 @@ class TaskUpdate:
     reminder: tuple[str, datetime] | None = None
 
 
+UpdateAndWrites = tuple[TaskUpdate, tuple[Write, ...]]
+"""An update, and writes of records that no update knows of."""
+
+
 def with_transition(task: Task, row: Transition, now: datetime, **changes: Any) -> Task:
     """Return the record after a transition. Escalation and approval are cleared, unless `changes` set them."""
     always = {
@@ -70,6 +75,21 @@ def with_attempt(task: Task, row: Transition, now: datetime, number: int, **chan
     """Return the record with attempt `number` delegated, no pending proposal, permitted search or objections."""
     no_proposal = dict.fromkeys(("attempt_id", "attempt_action_id", "proposal", "artifact_sha256", "permitted_search"))
     return with_transition(task, row, now, **({"attempt": number, "objections": ()} | no_proposal | changes))
+
+
+def delegate_next(
+    history: TaskHistory, task: Task, decision: str, reason: str, reasoning: str | None = None
+) -> TaskUpdate:
+    """Delegate the next attempt, with `task` as the new record. An escalated task resumes for `reason`."""
+    waited = history.workflow_state in ESCALATED
+    text = f"{reasoning or reason}; attempt {history.next_attempt} goes to the developer"
+    return TaskUpdate(
+        steps=(ReasoningStep("resume" if waited else "plan", text),),
+        decision=decision,
+        task=task,
+        delegate="work",
+        messages=(TaskResumed(task_id=task.task_id, reason=reason),) if waited else (),
+    )
 
 
 def without_effect(history: TaskHistory, what: str) -> TaskUpdate:

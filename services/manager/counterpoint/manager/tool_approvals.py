@@ -14,7 +14,7 @@ from counterpoint.manager.gateway.ledger import SpendRecord
 from counterpoint.manager.gateway.lifts import lifts_for
 from counterpoint.manager.spend_lifts import lifted, read_counted
 from counterpoint.manager.task_history import TaskHistory
-from counterpoint.manager.task_update import ReasoningStep, TaskUpdate, without_effect
+from counterpoint.manager.task_update import ReasoningStep, TaskUpdate, UpdateAndWrites, without_effect
 from counterpoint.proto.approvals import (
     STORE,
     Approval,
@@ -27,10 +27,8 @@ from counterpoint.proto.approvals import (
 from counterpoint.proto.memory import Write
 from counterpoint.proto.tasks import Task
 
-Decision = tuple[TaskUpdate, tuple[Write, ...]]
 
-
-async def on_tool_refused(memory: Memory, history: TaskHistory, policy: ApprovalPolicy) -> Decision:
+async def on_tool_refused(memory: Memory, history: TaskHistory, policy: ApprovalPolicy) -> UpdateAndWrites:
     """Ask a person to lift the limits that refused a call of a tool, unless that was asked already."""
     task, spend = history.task, history.spend
     refused = spend.tool_refused
@@ -78,7 +76,7 @@ def _next_reminder(approval: Approval, now: datetime) -> tuple[str, datetime] | 
     return (approval.approval_id, at) if at else None
 
 
-async def on_tool_decided(memory: Memory, history: TaskHistory, message: ApprovalDecided) -> Decision | None:
+async def on_tool_decided(memory: Memory, history: TaskHistory, message: ApprovalDecided) -> UpdateAndWrites | None:
     """Lift the limits that a person approved to lift for a tool. None for an approval of another act, or after the end
     of the task.
 
@@ -94,11 +92,11 @@ async def on_tool_decided(memory: Memory, history: TaskHistory, message: Approva
     counted = await read_counted(memory, history.task, principal or "")
     lifting = lifted(counted, approval.lifts)
     after = approval.applied() if lifting else approval.abandoned("a limit has changed since it was shown")
-    update = _noted(after, principal)
-    return update, (put(STORE, after.approval_id, after, existing=item), *_asked_no_more(history, lifting))
+    update = _after_decision(after, principal)
+    return update, (put(STORE, after.approval_id, after, existing=item), *_without_request(history, lifting))
 
 
-def _asked_no_more(history: TaskHistory, writes: Sequence[Write]) -> tuple[Write, ...]:
+def _without_request(history: TaskHistory, writes: Sequence[Write]) -> tuple[Write, ...]:
     """Return writes that lift limits, with the spending record of the task after the decision."""
     task_id, item = history.task.task_id, history.spend_item
     own = next((write for write in writes if write.id == task_id), None)
@@ -107,7 +105,7 @@ def _asked_no_more(history: TaskHistory, writes: Sequence[Write]) -> tuple[Write
     return (*(write for write in writes if write is not own), put("spend", task_id, after, existing=item))
 
 
-def _noted(approval: Approval, principal: str | None) -> TaskUpdate:
+def _after_decision(approval: Approval, principal: str | None) -> TaskUpdate:
     said = f"{approval.decided_by} lifted limits for the tools of {principal}"
     if approval.state != "applied":
         said = f"approval {approval.approval_id} does not apply: {approval.reason}"

@@ -44,7 +44,7 @@ class PhaseContent:
 
 
 def collect(phase: str, options: PhaseOptions, folder: Path, environment: Mapping[str, str]) -> PhaseContent:
-    """Collect the content of one of `PHASES`. Sources are named relative to `here`."""
+    """Collect the content of one of `PHASES`. Sources are named relative to `folder`."""
     match phase:
         case "own-docs":
             return _own()

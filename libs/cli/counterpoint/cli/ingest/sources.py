@@ -52,7 +52,7 @@ class DocumentSources:
     sources: set[str] = field(default_factory=set)
 
     def documents(self, on_skip: Callable[[SkippedPath], None]) -> Iterator[SourceFile]:
-        """Yield each document as it is read, once. `left_out` is called for skipped paths."""
+        """Yield each document as it is read, once. `on_skip` is called for skipped paths."""
         visited: set[tuple[int, int]] = set()
         for name in self.selection.names:
             root, items = _open(name, self.selection, visited)

@@ -6,9 +6,9 @@ from counterpoint.lineage.incidents.incident import EarlierFailures, IncidentEnd
 
 
 def add_history(incident: IncidentRecord, incidents: Iterable[IncidentRecord], *, cut: bool = False) -> IncidentRecord:
-    """Return the incident with its history, from `known` incidents of its job.
+    """Return the incident with its history, from the other `incidents` of its job.
 
-    `cut`: older incidents are missing from `known`; the oldest one given has their counts.
+    `cut`: older incidents are missing from `incidents`; the oldest one given has their counts.
     """
     past = [
         each

@@ -11,8 +11,6 @@ from counterpoint.manager.gateway.ledger import CallUsage
 _PER_MESSAGE_TOKENS = 16
 _PER_CALL_TOKENS = 64
 """Upper bounds of the tokens that a provider's template adds to a message and to a call."""
-
-
 DeltaSink = Callable[[str, Mapping[str, Any]], None]
 """Receiver of a completion in parts: the model, and a `delta` as OpenAI's API defines it."""
 _TOOLS_TOKENS = 1024

@@ -113,7 +113,7 @@ class ModelGateway:
         return model or models[0]
 
     def max_output_tokens(self, requested: int | None) -> int:
-        """Limit of output tokens of a call that asks for `wanted`."""
+        """Return the maximum number of output tokens of a call that asks for `requested`."""
         return min(requested or self._limits.max_tokens, self._limits.max_tokens)
 
     async def call(

@@ -50,7 +50,7 @@ class RemoteEmbedder:
         vectors of another length and `embedding_invalid` for invalid ones, and the errors of the gateway.
         """
         if context is None:
-            raise Permanent(ErrorCode.INVALID, (Problem(field="whose", problem="is required for an external model"),))
+            raise Permanent(ErrorCode.INVALID, (Problem(field="context", problem="is required for an external model"),))
         sent = [_sent(text) for text in texts]
         unique = list(dict.fromkeys(sent))
         if not unique:

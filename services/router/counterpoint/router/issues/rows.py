@@ -7,8 +7,6 @@ from counterpoint.router.issues.forge import ForgeComment, ForgeError, ForgeIssu
 from counterpoint.router.issues.merge import IssueState
 from counterpoint.router.webhooks.reports import path
 
-EPOCH = datetime.fromtimestamp(0, UTC)
-
 
 def github_issue(row: Any) -> ForgeIssue:
     """Return an issue of GitHub, Gitea or Forgejo. Raises `ForgeError`."""
