@@ -157,6 +157,16 @@ def test_null_misshapen_and_unknown_facets_do_no_harm(facets: object) -> None:
     assert len(event.outputs) == 1
 
 
+@pytest.mark.parametrize("lists", ["{[1]}", "{[1]: 2}", "-" * 5000 + "1", "[" * 5000, "\ud800", "['a', 1, b'c']"])
+@pytest.mark.parametrize("number", ["9" * 5000, "٣", "-1", "1e9", " 7 "])
+def test_texts_of_lists_and_numbers_that_are_none_do_no_harm(lists: str, number: str) -> None:
+    task = {"task_id": "a", "upstream_task_ids": lists, "downstream_task_ids": lists, "retries": number}
+    airflow = {"dag": {"dag_id": "daily"}, "task": task, "taskInstance": {"try_number": number, "map_index": number}}
+    named = {"namespace": "ns", "name": "daily.a"}
+    event = run_event(job=named, run={"runId": "r-1", "facets": {"airflow": airflow}})
+    assert event.job.node == job("ns", "daily.a")
+
+
 def test_what_was_ignored_is_named() -> None:
     event = run_event(
         inputs=[{"namespace": "db"}, {"namespace": "db", "name": "t"}, 7],

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from ui.http_front import Running, client
 
 from counterpoint.proto.errors import Conflict, Denied, Permanent, Problem, Transient
+from counterpoint.proto.ids import document_id
 from counterpoint.router.api import tasks
 from counterpoint.router.api.application import HttpApi
 from counterpoint.router.problems import problem_of
@@ -170,6 +171,17 @@ async def test_what_is_wrong_with_a_body_that_is_no_message_is_said_in_the_same_
 async def test_what_cannot_be_looked_for_is_named(front: Running, path: str, body: dict[str, Any], field: str) -> None:
     found = problem(await front.me.post(path, json=body), 422, "invalid")
     assert found["errors"] == [{"field": field, "problem": "must not contain a NUL character"}]
+
+
+@pytest.mark.parametrize("version", ["0", "-1", "00", "9" * 10, "9" * 1000, "\u0663"])
+@pytest.mark.parametrize("name", ["notes.md", "tasks/t1"])
+async def test_a_version_that_is_none_is_part_of_the_name_of_a_document(
+    front: Running, name: str, version: str
+) -> None:
+    body = {"kind": "rollback", "item": f"{name}@{version}", "reason": "wrong", "preview": True}
+    assert (await front.me.post("/v1/quarantines", json=body)).status_code == 200
+    wish = front.house.asked[-1].wish
+    assert (wish.store, wish.id, wish.version) == ("documents", document_id(f"{name}@{version}"), None)
 
 
 async def test_an_idempotency_key_that_is_none_is_refused(front: Running) -> None:

@@ -14,6 +14,7 @@ from counterpoint.proto.signature import headline
 
 ERROR_LIMIT_CHARS = 4_000
 STACK_LIMIT_CHARS = 8_000
+_NUMBER_CHARS = 18
 
 
 def parse_time(text: str) -> datetime:
@@ -47,7 +48,7 @@ def number(facet: Mapping[str, Any], key: str) -> int | None:
             return None
         case int(found):
             return found
-        case str(found) if found.strip().isdecimal():
+        case str(found) if found.strip().isdecimal() and len(found) <= _NUMBER_CHARS:
             return int(found)
         case _:
             return None
@@ -58,7 +59,7 @@ def _names(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         try:
             value = ast.literal_eval(value)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             return ()
     if not isinstance(value, list | tuple | set):
         return ()

@@ -22,7 +22,8 @@ from counterpoint.router.paging import Cursor, Limit, ListPage, page
 router = APIRouter(prefix="/v1", tags=["operate"])
 
 STORE = "quarantines"
-_ITEM = re.compile(r"([a-z_]+)/([^\s@]{1,200})(?:@([1-9][0-9]{0,8}))?")
+_VERSION = r"[1-9][0-9]{0,8}"
+_ITEM = re.compile(rf"([a-z_]+)/([^\s@]{{1,200}})(?:@({_VERSION}))?")
 
 
 class QuarantineRequest(Shape):
@@ -135,6 +136,6 @@ async def _named(context: RequestContext, text: str) -> tuple[str, str, int | No
         return reference[1], reference[2], int(reference[3]) if reference[3] else None
     source, at, version = text.rpartition("@")
     (result,) = await context.memory().query(List(store="documents", where={"source": text}, limit=1))
-    if result.items or not at or not version.isdecimal():
+    if result.items or not at or re.fullmatch(_VERSION, version) is None:
         return "documents", document_id(text), None
     return "documents", document_id(source), int(version)
