@@ -113,7 +113,8 @@ async def remove(
     async def removed(memory: Memory) -> tuple[StoredLimit, Commit]:
         item = await memory.get(STORE, key.record_id)
         if item is None:
-            raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="scope", problem="has no such limit"),))
+            problem = Problem(field="scope", problem="has no limit with this name and period")
+            raise Permanent(ErrorCode.NOT_FOUND, (problem,))
         return record(item, StoredLimit), Commit(writes=(delete(item),))
 
     return reply(await context.commit(removed))

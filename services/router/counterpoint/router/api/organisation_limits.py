@@ -107,7 +107,7 @@ async def remove(
     async def removed(memory: Memory) -> tuple[StoredOrganisationLimit, Commit]:
         item = await memory.get(ORGANISATION_STORE, key.record_id)
         if item is None:
-            raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="name", problem="has no such limit"),))
+            raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="name", problem="is no limit of this period"),))
         return record(item, StoredOrganisationLimit), Commit(writes=(delete(item),))
 
     return reply(await context.commit(removed))
