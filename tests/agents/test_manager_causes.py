@@ -163,7 +163,8 @@ def offered() -> House:
     """A task that is escalated with a fix that may help."""
     house = House()
     house.route(error_message="Error: user is locked")
-    house.developer("stopped", 0.3, code="low_confidence", text="Unlock the user.")
+    steps = Findings(next_steps=("Unlock the user.",))
+    house.developer("stopped", 0.3, code="low_confidence", text="Unlock the user.", findings=steps)
     return house
 
 
@@ -173,6 +174,7 @@ def test_a_success_of_an_offer_is_learned_as_the_act_that_was_offered(cause: str
     house.outcome("succeeded", fixed_by=cause)
     assert acts(house) == [("Unlock the user.", "succeeded", "reported")]
     assert (house.task().result, house.task().needs) == ("Unlock the user.", ())
+    assert shown(house).next_steps == ()
 
 
 def test_a_failure_of_an_offer_is_one_of_the_act_that_was_offered() -> None:

@@ -42,7 +42,7 @@ def test_who_may_not_list_principals_is_told_the_project_alone(api: Played) -> N
     api.on("GET /v1/tasks", (200, {"items": [], "next_cursor": None}))
     api.on(PRINCIPALS, (403, {"title": "Forbidden", "status": 403, "code": "role"}))
     shown = CliRunner().invoke(app, ["tasks", *api.options()])
-    assert (shown.exit_code, shown.stderr.strip()) == (0, "project default")
+    assert (shown.exit_code, shown.stderr.strip()) == (0, "project default; select another with --project")
 
 
 def test_a_new_principal_comes_with_the_place_where_its_work_is_seen(api: Played) -> None:

@@ -87,6 +87,15 @@ def test_a_job_of_gitlab_that_may_fail_is_no_failure() -> None:
     assert tasks_of("gitlab", {**job, "build_allow_failure": True}) == ["the event build is not used"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("pagerduty", "no event with an event_type"), ("github", "X-GitHub-Event"), ("gitlab", "no object_kind")],
+)
+def test_a_body_without_an_event_is_ignored_by_what_it_lacks(kind: str, said: str) -> None:
+    (reason,) = tasks_of(kind, {})
+    assert said in str(reason)
+
+
 def test_an_issue_needs_no_text_and_no_repository() -> None:
     issue = {**ISSUE["issue"], "body": None}  # type: ignore[dict-item]
     task = task_of("gitea", {"action": "opened", "issue": issue}, **{"x-gitea-event": "issues"})

@@ -25,9 +25,9 @@ def earlier_attempts(task: Task, verbose: bool) -> CardSection:
     """Return the earlier attempts without the fix in `recognition`, nearest first."""
     attempts = list(task.findings.similar_attempts) if task.findings else []
     fix = _fix(task)
-    rest = attempts if verbose else [one for one in attempts if one != fix]
-    shown = rest if verbose else [one for one in rest if not _below(one, OFFERED)][:SHOWN_ROWS]
-    more = [f"and {len(rest) - len(shown)} more"] if shown and len(rest) > len(shown) else []
+    rest = attempts if verbose else [one for one in attempts if one != fix and not _below(one, OFFERED)]
+    shown = rest if verbose else rest[:SHOWN_ROWS]
+    more = [f"and {len(rest) - len(shown)} more"] if len(rest) > len(shown) else []
     return section("tried", [*(_tried(one, verbose) for one in shown), *more])
 
 

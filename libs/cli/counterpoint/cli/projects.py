@@ -44,7 +44,7 @@ def note_others(session: "CommandSession", api: "ApiClient", command: str) -> No
         others = [project for project in list_projects(api) if project != DEFAULT_PROJECT]
     except ApiError:
         others = []
-    hint = (
-        f"; other projects: {', '.join(others)}; try `counterpoint {command} --project {others[0]}`" if others else ""
-    )
-    session.note(f"project {DEFAULT_PROJECT}{hint}")
+    hint = "select another with --project"
+    if others:
+        hint = f"other projects: {', '.join(others)}; try `counterpoint {command} --project {others[0]}`"
+    session.note(f"project {DEFAULT_PROJECT}; {hint}")

@@ -19,9 +19,8 @@ class AlreadyRunning(Permanent):
     def __init__(self, data_dir: Path) -> None:
         holder = read_state(data_dir / "state.json").supervisor
         by = f"process {holder.pid}" if holder is not None else "another process"
-        super().__init__(
-            ErrorCode.ALREADY_RUNNING, (Problem(field="data_dir", problem=f"{by} already runs on {data_dir}"),)
-        )
+        problem = f"{by} already runs on {data_dir}; `counterpoint status` shows it, `counterpoint down` stops it"
+        super().__init__(ErrorCode.ALREADY_RUNNING, (Problem(field="data_dir", problem=problem),))
 
 
 def _try_lock(data_dir: Path, kind: int) -> int | None:

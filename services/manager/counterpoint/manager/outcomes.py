@@ -230,9 +230,8 @@ def _counts(attempt: Attempt, same: int, limits: TaskLimits) -> str:
 
 
 def _with_question(findings: Findings, needs: tuple[Need, ...]) -> Findings:
-    """Put the question into the findings as the next step."""
-    steps = _questions(needs)
-    return findings.model_copy(update={"next_steps": steps}) if steps else findings
+    """Replace the next steps of the failure, which is over, by the question."""
+    return findings.model_copy(update={"next_steps": _questions(needs)})
 
 
 def _explained(task: Task) -> Task:

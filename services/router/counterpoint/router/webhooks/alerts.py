@@ -28,8 +28,10 @@ def pagerduty_event(body: Any) -> Report | Ignored:
     """Return what an event of PagerDuty says."""
     event, kind = path(body, "event"), path(body, "event", "event_type")
     incident = text_of(path(event, "data", "id"), 200)
+    if (name := text_of(kind, 100)) is None:
+        return Ignored("the body has no event with an event_type")
     if kind not in ("incident.triggered", "incident.resolved") or incident is None:
-        return Ignored(f"the event {text_of(kind, 100)} is not used")
+        return Ignored(f"the event {name} is not used")
     if kind == "incident.resolved":
         return Report(incident, resolved=True)
     title = text_of(path(event, "data", "title"), 300) or "an incident of PagerDuty"

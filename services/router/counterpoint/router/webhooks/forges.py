@@ -41,7 +41,9 @@ def github_event(headers: Mapping[str, str], body: Any) -> Event:
         pull = path(body, "pull_request")
         texts = path(pull, "title"), path(pull, "body")
         return _pull_request(repo, path(pull, "number"), texts, path(pull, "html_url"), what)
-    return Ignored(f"the event {text_of(name, 60) or '?'} {text_of(action, 60) or ''} is not used".replace("  ", " "))
+    if not name:
+        return Ignored("the request names no event; a forge names it in the header X-GitHub-Event")
+    return Ignored(f"the event {text_of(name, 60)} {text_of(action, 60) or ''} is not used".replace("  ", " "))
 
 
 def gitlab_event(headers: Mapping[str, str], body: Any) -> Event:
@@ -55,14 +57,16 @@ def gitlab_event(headers: Mapping[str, str], body: Any) -> Event:
         return _run(repo, path(item, "id"), name, path(item, "url"), None)
     if kind == "build" and path(body, "build_status") in _FAILED and path(body, "build_allow_failure") is not True:
         job, reason = text_of(path(body, "build_name"), 200), text_of(path(body, "build_failure_reason"), 500)
-        return _run(repo, path(body, "build_id"), job, repo, f"{job} failed: {reason}" if reason else None)
+        return _run(repo, path(body, "build_id"), job, repo, f"{job} failed: {reason}" if job and reason else None)
     if kind == "note" and path(item, "noteable_type") == "Issue":
         author, number = path(body, "user", "username"), path(body, "issue", "iid")
         return _comment(repo, number, path(item, "id"), author, path(item, "url"))
     if kind == "merge_request" and (what := _GITLAB_PULLS.get(text_of(path(item, "action"), 20) or "")):
         texts = path(item, "title"), path(item, "description")
         return _pull_request(repo, path(item, "iid"), texts, path(item, "url"), what)
-    return Ignored(f"the event {text_of(kind, 60) or '?'} is not used")
+    if (name := text_of(kind, 60)) is None:
+        return Ignored("the body names no event: it has no object_kind")
+    return Ignored(f"the event {name} is not used")
 
 
 _EVENT_HEADERS = ("x-github-event", "x-forgejo-event", "x-gitea-event")
