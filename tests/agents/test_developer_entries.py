@@ -130,6 +130,19 @@ def test_alert_that_no_section_names_gets_a_likely_procedure_only() -> None:
     assert procedures(f"LedgerCopyBehind: {FAILURE}", found(FAILURE, ("writer.md", ENTRIES)))[0].likely
 
 
+@pytest.mark.parametrize(
+    ("page", "given"),
+    [("`slot.keep_gb` sets how much a slot keeps.\n\n`slot.idle_h` is 72 by default.", False),
+     ("`slot.keep_gb` (default 40) sets how much a slot keeps.", True),
+     ("Keep slots small:\n\n`slot.keep_gb: 40`", True),
+     ("| Setting | Default |\n| --- | --- |\n| slot.keep_gb | 40 |", True)],
+)  # fmt: skip
+def test_default_of_a_setting_is_answered_by_a_sentence_that_gives_it(page: str, given: bool) -> None:
+    question = "What is the default of slot.keep_gb?"
+    made = grade_answer(question, found(question, ("slots.md", f"# Slots\n\n{page}\n")), CURVE)
+    assert (made.probability > LACKING_MAX) == given
+
+
 @pytest.mark.parametrize("text", ["It can be run once per minute.", "Der Lauf startet einmal pro Stunde."])
 def test_frequency_is_what_a_question_how_often_asks_for(text: str) -> None:
     kind = kind_of("how often can it be started")

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from counterpoint.developer.excerpts.citations import attributed_text, quotes_text
-from counterpoint.developer.excerpts.excerpt import HALF, Excerpt, excerpt, row_subject, with_prohibition_ahead
+from counterpoint.developer.excerpts.excerpt import Excerpt, excerpt, row_subject, with_prohibition_ahead
 from counterpoint.developer.excerpts.likelihood import likelihood_model
+from counterpoint.developer.excerpts.omissions import omits
 from counterpoint.developer.excerpts.relevance import Grade, Hit
 from counterpoint.developer.excerpts.sections import Section, mostly_documents, remedies_of, sections
 from counterpoint.developer.language.codes import COMMON, alert_in, alert_of, first_code_in, is_alert, messages_quoted
-from counterpoint.developer.language.exact_forms import exact, names_in
-from counterpoint.developer.language.kinds import OWN, OWNERSHIP, Kind
+from counterpoint.developer.language.exact_forms import exact
 from counterpoint.developer.language.question_terms import QuestionTerms, digits, question_terms
 from counterpoint.proto.findings import Citation
 
@@ -272,34 +272,8 @@ class Selection:
         return {"said": best_share, "unfocused": 1.0 - focused if terms.focus else 0.0}
 
     def lacks(self, features: Mapping[str, float], excerpts: Sequence[Excerpt]) -> bool:
-        """Return whether no excerpt has the requested kind of value, only an internal page can have it, or the document
-        is about another subject."""
-        terms = self.terms
-        if self._omits_subject(excerpts[0].section.source):
-            return True
-        if terms.ours and not any(OWN.search(hit.text) for each in excerpts for hit in each.section.hits):
-            return True
-        if terms.kind is None or (terms.kind.strict and not features["said"]):
-            return terms.kind is not None
-        return OWNERSHIP.search(terms.text) is not None and not self._names_owner(terms.kind, excerpts)
-
-    def _omits_subject(self, source: str) -> bool:
-        """Return whether the question names the subject of a document by a word that no section of this one has, such
-        as the name of another system."""
-        terms = self.terms
-        named = {word for one in self.ranked for word in terms.matching(one.section.subject)}
-        own = [one.section for one in self.ranked if one.section.source == source]
-        return not named <= {word for each in own for word in terms.matching(each.words | each.subject)}
-
-    def _names_owner(self, kind: Kind, excerpts: Sequence[Excerpt]) -> bool:
-        """Return whether a sentence with an owner names most of what the question asks about."""
-        terms = self.terms
-        about = terms.words_in(" ".join(names_in(terms.text)) or kind.asks.sub(" ", terms.text)) - terms.missing
-        sentences = ((each.section, each.section.sentences[n]) for each in excerpts for n in each.units)
-        named = (
-            terms.words_in(f"{section.headings}\n{text}") & about for section, text in sentences if terms.fits(text)
-        )
-        return any(terms.share(words) >= HALF * terms.share(about) for words in named)
+        """Return whether the excerpts have nothing of what is asked for."""
+        return omits(self.terms, [one.section for one in self.ranked], excerpts, bool(features["said"]))
 
     def grade(self, rewritten: bool = False) -> Grade:
         """Return the likelihood as a grade; the threshold is higher for a `rewritten` query."""

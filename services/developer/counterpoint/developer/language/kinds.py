@@ -151,6 +151,8 @@ OWNERSHIP = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Questions for the owner of something."""
+DEFAULT = re.compile(r"\b(?:defaults?|vorgabe|standardwert|voreinstellung)\b", re.IGNORECASE)
+"""Questions for a default, and texts with one."""
 FOCUS = re.compile(
     r"\b(?:which|what|how (?:many|much|big|large)|whose|welche[rmns]?|wie ?viele?)\s+"
     r"((?:(?!(?:is|are|does|do|did|will|can|must|should|has|have|was|ist|sind|hat|haben|wird|of|in|for|the)\b)[\w-]+\s*){1,3})",
