@@ -255,8 +255,10 @@ def test_what_is_asked_of_us_is_answered_from_our_own_page_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "question", ["What is the limit of idle slots on our servers?", "what are the slots in our lab"]
-)
+    "question",
+    ["What is the limit of idle slots on our servers?", "what are the slots in our lab",
+     "which version do our servers run", "Welche Version haben unsere Server?"],
+)  # fmt: skip
 def test_value_of_something_of_ours_is_asked_of_us(question: str) -> None:
     assert question_terms(question, []).ours
     assert not question_terms("How do I stop the slots of our servers from growing?", []).ours

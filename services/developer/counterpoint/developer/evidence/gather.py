@@ -22,10 +22,10 @@ from counterpoint.proto.tasks import TaskDelegated
 
 NO_LOOKUP = DownstreamLookup()
 CHUNKS = 20
-NEIGHBOURS, NEIGHBOURS_OF = 2, 6
+NEIGHBOURS, NEIGHBOURS_OF = 3, 6
 """Neighbouring chunks before and after a hit, and the number of best hits that get them. A section is rarely longer,
-and every chunk read is recorded in the read set. On three question sets the share of right answers is the same with
-neighbours of all hits."""
+and the remedy for a symptom seldom farther. Every chunk read is recorded in the read set. On three question sets the
+share of right answers is the same with neighbours of all hits."""
 MAX_ALSO = 4
 SIMILAR, OWN, SAME_ERROR, SAME_JOB, LINKS = 30, 20, 50, 30, 50
 """Limits of the queries for attempts, whose texts are long, and for links."""

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 
 from counterpoint.developer.excerpts.passages import Passage
 from counterpoint.developer.excerpts.relevance import Hit
@@ -22,6 +23,19 @@ _REMEDY = re.compile(
     re.IGNORECASE,
 )
 """Headings of a remedy. In runbooks it follows the meaning, the impact and the diagnosis of an alert."""
+_REMEDY_ALONE = re.compile(
+    r"(?:(?:possible|suggested|recommended|mögliche)\s)?(?:mitigations?|resolutions?|remed(?:y|ies)|fix(?:es)?|solutions?"
+    r"|workarounds?|what to do|next steps|behebung|lösung(?:en)?|abhilfe|maßnahmen|was tun)\W*",
+    re.IGNORECASE,
+)
+"""First headings of a remedy, which may be the title of the document."""
+_SYMPTOM = re.compile(
+    r"(?:\w+\s){0,2}(?:symptoms?|descriptions?|overview|meaning|details|background|causes?|reasons?|diagnos(?:is|tics?)"
+    r"|symptome?|beschreibung|fehlerbild|ursachen?|bedeutung|diagnose|hintergrund)\W*",
+    re.IGNORECASE,
+)
+"""Headings in an entry about a failure, beside that of its remedy."""
+_JOINTS = re.compile(r"[\W\d_]+")
 _CELL_TEXT = "{}: {}"
 COPIES = 3
 """Number of documents with the same passage from which it is boilerplate."""
@@ -106,10 +120,23 @@ class Section:
         file = self.source.rpartition("/")[2].partition(".")[0]
         return (str(self.best.item.body.get("title") or ""), file, *self.path)
 
+    @cached_property
+    def subject(self) -> frozenset[str]:
+        """The content words of the document title, the name of its file and its first heading, without numbers."""
+        title, file, first, *_ = (*self.names, "")
+        return words_of(_JOINTS.sub(" ", " ".join((title if title != self.source else "", file, first))))
+
     @property
     def is_remedy(self) -> bool:
         """Whether a heading above it, other than that of the document, announces a remedy."""
-        return any(_REMEDY.search(heading) is not None for heading in self.path[1:])
+        first, *others = self.path or ("",)
+        return _REMEDY_ALONE.fullmatch(first) is not None or any(map(_REMEDY.search, others))
+
+    @property
+    def entry(self) -> tuple[str, ...] | None:
+        """The headings above the entry whose symptom or cause it describes; None if it describes neither."""
+        depth = next((n for n, heading in enumerate(self.path) if _SYMPTOM.fullmatch(heading)), None)
+        return None if depth is None or self.is_remedy else self.path[:depth]
 
     def spans(self, start: int, end: int) -> tuple[tuple[Hit, Passage], ...]:
         """Return the passages that make up a span of `text`, each a part of a hit."""
@@ -130,20 +157,33 @@ def mostly_documents(hits: Sequence[Hit]) -> bool:
     return 4 * sum((hit.item.body.get("type") or "markdown") in STRUCTURED for hit in first) >= len(first) > 0
 
 
-def sections(hits: Sequence[Hit], neighbours: Iterable[Hit] = ()) -> tuple[Section, ...]:
-    """Return the sections of hits, in their order; `neighbours` are adjacent passages."""
+def remedies_of(section: Section, among: Iterable[Section]) -> tuple[Section, ...]:
+    """Return the sections with the remedy for the symptom or cause that a section describes: the next ones in the same
+    entry."""
+    entry = section.entry
+    if entry is None:
+        return ()
+    later = sorted((one for one in among if one.source == section.source), key=lambda one: one.start)
+    within = [one for one in later if one.start > section.start and one.path[: len(entry)] == entry]
+    first = next((n for n, one in enumerate(within) if one.is_remedy), len(within))
+    return tuple(takewhile(lambda one: one.is_remedy, within[first:]))
+
+
+def sections(hits: Sequence[Hit], neighbours: Iterable[Hit] = (), found: bool = True) -> tuple[Section, ...]:
+    """Return the sections of hits, in their order. `neighbours` are adjacent passages; sections of these alone follow,
+    unless all must be `found`."""
     known = {(hit.source, hit.start): hit for hit in (*neighbours, *hits)}
     plain = {place: " ".join(hit.text.split()) for place, hit in known.items()}
     copies = Counter(text for _, text in {(source, text) for (source, _), text in plain.items()})
     known = {place: hit for place, hit in known.items() if copies[plain[place]] < COPIES}
     places = {(hit.source, hit.start): place for place, hit in reversed(list(enumerate(hits)))}
-    found: list[Section] = []
+    made: list[Section] = []
     for run in _runs(sorted(known.values(), key=lambda hit: (hit.source, hit.start))):
         among = [hit for hit in run if (hit.source, hit.start) in places]
-        if among:
-            best = min(among, key=lambda hit: places[hit.source, hit.start])
-            found.append(Section(tuple(run), places[best.source, best.start], best))
-    return tuple(sorted(found, key=lambda section: section.place))
+        if among or not found:
+            best = min(among or run, key=lambda hit: places.get((hit.source, hit.start), len(hits)))
+            made.append(Section(tuple(run), places.get((best.source, best.start), len(hits)), best))
+    return tuple(sorted(made, key=lambda section: section.place))
 
 
 def _cells(row: str) -> tuple[str, ...]:

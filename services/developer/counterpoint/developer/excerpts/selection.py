@@ -2,17 +2,17 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from counterpoint.developer.excerpts.citations import attributed_text, quotes_text
-from counterpoint.developer.excerpts.excerpt import HALF, Excerpt, excerpt, row_subject, with_prohibition_ahead
+from counterpoint.developer.excerpts.excerpt import Excerpt, excerpt, row_subject, with_prohibition_ahead
 from counterpoint.developer.excerpts.likelihood import likelihood_model
+from counterpoint.developer.excerpts.omissions import omits
 from counterpoint.developer.excerpts.relevance import Grade, Hit
-from counterpoint.developer.excerpts.sections import Section, mostly_documents, sections
+from counterpoint.developer.excerpts.sections import Section, mostly_documents, remedies_of, sections
 from counterpoint.developer.language.codes import COMMON, alert_in, alert_of, first_code_in, is_alert, messages_quoted
-from counterpoint.developer.language.exact_forms import exact, names_in
-from counterpoint.developer.language.kinds import OWN, OWNERSHIP, Kind
+from counterpoint.developer.language.exact_forms import exact
 from counterpoint.developer.language.question_terms import QuestionTerms, digits, question_terms
 from counterpoint.proto.findings import Citation
 
@@ -34,7 +34,8 @@ STEPS = 0.3
 EXACT_CHARS_MIN = 3
 """Minimum characters of a distinguishing number, name or code."""
 LACKING_MAX = 0.2
-"""Maximum likelihood of an answer without the requested kind of value, such as a port, a version or a price."""
+"""Maximum likelihood of an answer without the requested kind of value, such as a port, a version or a price, or about
+another subject."""
 REWRITTEN_MARGIN = 0.045
 """Addition to the threshold for the results of a rewritten query, which are found more easily."""
 SECTION_CHARS_MIN = 150
@@ -43,7 +44,7 @@ SECTION_CHARS_MIN = 150
 
 @dataclass(frozen=True)
 class SectionCandidate:
-    """A section with its excerpt and its features."""
+    """A section with its excerpt and its features. `remedies` are the sections with the remedy for its symptom."""
 
     excerpt: Excerpt
     search: float
@@ -55,6 +56,7 @@ class SectionCandidate:
     exact: float
     named: str | None = None
     alert: str | None = None
+    remedies: tuple[Section, ...] = ()
 
     @property
     def instructs(self) -> bool:
@@ -175,6 +177,8 @@ def _taken_excerpts(
     """Return the excerpts of the best sections; of a section that names the failure alone, or with the other
     instructions for its alert, unless `with_others`."""
     first, *rest = ranked
+    if first.remedies:
+        return _after_remedies(terms, first, room)
     subject = row_subject(terms, first.section, first.excerpt.best)
     near = [one for one in rest[:BESIDE] if one.worth >= first.worth - MARGIN]
     if not with_others and first.named is not None:
@@ -188,6 +192,17 @@ def _taken_excerpts(
     left = room - sum(map(_size, taken[1:])) - PLACE
     whole = excerpt(terms, first.section, left)
     return (whole if whole is not None and _size(whole) <= left + PLACE else taken[0], *taken[1:])
+
+
+def _after_remedies(terms: QuestionTerms, one: SectionCandidate, room: int) -> tuple[Excerpt, ...]:
+    """Return the excerpts of the remedies, followed by that of the symptom, as far as they fit."""
+    taken: list[Excerpt] = []
+    for section in (*one.remedies, one.section):
+        left = room - sum(map(_size, taken)) - PLACE
+        more = excerpt(terms, section, left) if left >= SECTION_CHARS_MIN else None
+        if more is not None and _size(more) <= left + PLACE:
+            taken.append(more)
+    return tuple(taken) or (one.excerpt,)
 
 
 def _size(one: Excerpt) -> int:
@@ -225,6 +240,11 @@ class Selection:
         """The relevance of the best hit."""
         return max(hit.relevance for each in self.ranked for hit in each.section.found_hits)
 
+    @property
+    def misses_alert(self) -> bool:
+        """Whether it is for an alert that no section names."""
+        return self.failure and alert_of(self.terms.text) is not None and all(one.named is None for one in self.ranked)
+
     def features_of(self, one: SectionCandidate, excerpts: Sequence[Excerpt]) -> dict[str, float]:
         """Return the features of the likelihood, by name."""
         others = [other.worth for other in self.ranked if other is not one]
@@ -256,23 +276,8 @@ class Selection:
         return {"said": best_share, "unfocused": 1.0 - focused if terms.focus else 0.0}
 
     def lacks(self, features: Mapping[str, float], excerpts: Sequence[Excerpt]) -> bool:
-        """Return whether no excerpt has the requested kind of value, or only an internal page can have it."""
-        terms = self.terms
-        if terms.ours and not any(OWN.search(hit.text) for each in excerpts for hit in each.section.hits):
-            return True
-        if terms.kind is None or (terms.kind.strict and not features["said"]):
-            return terms.kind is not None
-        return OWNERSHIP.search(terms.text) is not None and not self._names_owner(terms.kind, excerpts)
-
-    def _names_owner(self, kind: Kind, excerpts: Sequence[Excerpt]) -> bool:
-        """Return whether a sentence with an owner names most of what the question asks about."""
-        terms = self.terms
-        about = terms.words_in(" ".join(names_in(terms.text)) or kind.asks.sub(" ", terms.text)) - terms.missing
-        sentences = ((each.section, each.section.sentences[n]) for each in excerpts for n in each.units)
-        named = (
-            terms.words_in(f"{section.headings}\n{text}") & about for section, text in sentences if terms.fits(text)
-        )
-        return any(terms.share(words) >= HALF * terms.share(about) for words in named)
+        """Return whether the excerpts have nothing of what is asked for."""
+        return omits(self.terms, [one.section for one in self.ranked], excerpts, bool(features["said"]))
 
     def grade(self, rewritten: bool = False) -> Grade:
         """Return the likelihood as a grade; the threshold is higher for a `rewritten` query."""
@@ -306,6 +311,8 @@ def select(
     ranked = rank_sections(sought, sections(hits, neighbours), failure)
     if failure:
         ranked = tuple(sorted(ranked, key=lambda one: one.failure_rank, reverse=True))
+        among = sections(hits, neighbours, found=False)
+        ranked = tuple(replace(one, remedies=remedies_of(one.section, among)) for one in ranked)
     if not ranked:
         return None
     render = attributed_text if failure else quotes_text

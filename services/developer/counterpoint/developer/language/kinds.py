@@ -100,6 +100,7 @@ KINDS = (
          r"\b(?:timeout|ttl|interval|retention)\b", r"\bwie oft\b",
          r"\bwie viele (?:sekunden|minuten|stunden|tage|wochen)"),
         (rf"\b\d[\d.,]{{0,30}}\s?-?{_PERIOD}\b",
+         rf"\b(?:once|twice|times|einmal|zweimal|mal) (?:per|an?|every|pro|je) {_PERIOD}\b",
          r"\b(?:hourly|daily|weekly|monthly|nightly|every|immediately|never|täglich|stündlich|wöchentlich|nächtlich)\b",
          r"(?:timeout|ttl|retention|interval|seconds|minutes|hours|days)\w{0,40}['\"]?\s{0,4}[:=]\s{0,4}['\"]?\d"),
     ),
@@ -132,8 +133,9 @@ PERMISSION = re.compile(
 OURS = re.compile(
     r"\b(?:who|which|what|where|when|how (?:many|much|big|large))\b[^?]{0,200}?"
     r"\b(?:(?:do|did|are|have) we (?:have|had|run|running|keep|pay|paying|own|host|hosting|store)\b(?! to\b)"
-    r"|(?:is|are|was|were) (?:the (?:\w+ ){1,5}(?:of|for|in|on) )?our\b)"
-    r"|\bbei uns\b|\bhaben wir\b|\b(?:ist|sind|liegen|laufen|steht|stehen) unsere?\b",
+    r"|(?:is|are|was|were) (?:the (?:\w+ ){1,5}(?:of|for|in|on) )?our\b|(?:do|does|did|have|has|will) our\b)"
+    r"|\bbei uns\b|\bhaben wir\b"
+    r"|\b(?:ist|sind|liegen|laufen|steht|stehen|haben|hat|nutzen|verwenden|fahren) unsere?\b",
     re.IGNORECASE,
 )
 """Questions about the asker's own organisation, which no vendor manual answers."""
@@ -149,6 +151,8 @@ OWNERSHIP = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Questions for the owner of something."""
+DEFAULT = re.compile(r"\b(?:defaults?|vorgabe|standardwert|voreinstellung)\b", re.IGNORECASE)
+"""Questions for a default, and texts with one."""
 FOCUS = re.compile(
     r"\b(?:which|what|how (?:many|much|big|large)|whose|welche[rmns]?|wie ?viele?)\s+"
     r"((?:(?!(?:is|are|does|do|did|will|can|must|should|has|have|was|ist|sind|hat|haben|wird|of|in|for|the)\b)[\w-]+\s*){1,3})",

@@ -73,7 +73,7 @@ class Procedure:
 def procedures(
     failure: str, hits: Sequence[Hit], neighbours: Sequence[Hit] = (), common: frozenset[str] = frozenset()
 ) -> tuple[Procedure, ...]:
-    """Return the sections for a failure from trusted documents, best first.
+    """Return the sections for a failure from trusted documents, best first; for an alert that none names likely ones.
 
     Sections that contain its error code, exception or alert name come first, unless that is one of the `common` ones.
     """
@@ -91,4 +91,5 @@ def procedures(
         shown = (selected.excerpts[0] if one is best else one.excerpt, *(each for each in beside if not each.is_table))
         likely = selected.likelihood_of(one, shown)
         made.append(Procedure(shown[0], shown[1:], max(likely, CODE_LIKELIHOOD_MIN) if code else likely, code))
+    made = [each for each in made if each.likely or not selected.misses_alert]
     return tuple(sorted(made, key=lambda each: each.code is None)[:MOST])

@@ -43,7 +43,9 @@ class LimitStore(Generic[L]):
         async def removed(memory: Memory) -> tuple[L, Commit]:
             item = await memory.get(self.store, key.record_id)
             if item is None:
-                raise Permanent(ErrorCode.NOT_FOUND, (Problem(field=self.field, problem="has no limit of this name and period"),))
+                raise Permanent(
+                    ErrorCode.NOT_FOUND, (Problem(field=self.field, problem="has no limit of this name and period"),)
+                )
             return record(item, self.model), Commit(writes=(delete(item),))
 
         return await context.commit(removed)

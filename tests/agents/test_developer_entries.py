@@ -1,0 +1,150 @@
+"""The entry of a failure is quoted from its remedy on, and a page about another subject is no answer."""
+
+import pytest
+from agents.test_developer_sections import CURVE, found
+
+from counterpoint.developer.excerpts.answers import grade_answer
+from counterpoint.developer.excerpts.sections import sections
+from counterpoint.developer.excerpts.selection import LACKING_MAX
+from counterpoint.developer.language.kinds import kind_of
+from counterpoint.developer.policies.procedures import Procedure, procedures
+
+FAILURE = "the writer stops\nwriter: segment 41 refused, checksum of block 7 does not match the ledger"
+ENTRIES = """# Writer
+
+## Disk is slow
+
+### Symptoms
+
+The writer prints that a write took more than 5 s.
+
+### Solution
+
+Move the writer to a faster disk.
+
+## Block is damaged
+
+### Description
+
+#### Log of the writer
+
+The writer prints `segment 12 refused, checksum of block 3 does not match the ledger`.
+
+### Root cause
+
+A block was written by two writers.
+
+### Possible solution
+
+Stop the second writer.
+
+### Workaround
+
+Drop the block with `writectl drop`.
+
+## Block is too large
+
+### Solution
+
+Raise the limit of blocks.
+"""
+PAGE = """---
+title: "The writer refuses a segment"
+---
+
+## Symptoms
+
+The writer prints `segment 12 refused, checksum of block 3 does not match the ledger`.
+
+## What to do
+
+Stop the second writer.
+"""
+
+
+def shown(best: Procedure) -> str:
+    return "\n".join((best.text, *("\n".join(each.quotes) for each in best.more)))
+
+
+def test_remedy_of_an_entry_comes_before_its_symptom_and_no_other_remedy_beside_it() -> None:
+    best, *_ = procedures(FAILURE, found(FAILURE, ("writer.md", ENTRIES)))
+    places = [shown(best).index(each) for each in ("Stop the second writer.", "writectl drop", "segment 12 refused")]
+    assert places == sorted(places)
+    assert best.likely
+    assert "faster disk" not in shown(best)
+    assert "limit of blocks" not in shown(best)
+
+
+@pytest.mark.parametrize("heading", ["What to do", "Solution", "Workaround", "Was tun?"])
+def test_entry_may_be_the_whole_page_and_its_remedy_a_neighbour_of_what_was_found(heading: str) -> None:
+    page = PAGE.replace("What to do", heading)
+    symptom, remedy = (
+        [hit for hit in found(FAILURE, ("writer.md", page)) if (heading in hit.context) == other]
+        for other in (False, True)
+    )
+    best, *_ = procedures(FAILURE, symptom, remedy)
+    assert best.text == "Stop the second writer."
+    assert "segment 12 refused" in shown(best)
+
+
+def test_section_that_is_no_part_of_an_entry_has_no_remedy_elsewhere() -> None:
+    page = ENTRIES.replace("### Description", "### Writers").replace("### Root cause", "### Blocks")
+    best, *_ = procedures(FAILURE, found(FAILURE, ("writer.md", page)))
+    assert best.text.startswith("The writer prints `segment 12")
+    assert all(one.entry is None for one in sections(found("x", ("writer.md", page))) if "Writers" in one.headings)
+
+
+LEDGER = ("ledger-sleep.md", "# Sleep\n\nTo let a cluster of the ledger sleep, set `sleep: on` on the cluster.\n")
+QUEUE = ("queue-upgrade.md", "# Upgrade\n\nStop the broker, and start the new version.\n")
+
+
+def test_page_is_no_answer_where_the_question_names_the_subject_of_another_page() -> None:
+    own, other = "How do I let a ledger cluster sleep?", "How do I let a queue cluster sleep?"
+    likely, unlikely = (grade_answer(each, found(each, LEDGER, QUEUE), CURVE) for each in (own, other))
+    assert likely.sufficient
+    assert unlikely.probability <= LACKING_MAX
+    assert grade_answer(other, found(other, LEDGER), CURVE).probability > LACKING_MAX
+
+
+def test_number_in_the_name_of_a_page_is_no_subject() -> None:
+    question = "How do I let 2 ledger clusters sleep?"
+    page = ("queue-2.md", "# Queue 2\n\nStop the broker, and start the new version.\n")
+    assert grade_answer(question, found(question, LEDGER, page), CURVE).probability > LACKING_MAX
+
+
+def test_failure_of_another_system_is_not_answered_unless_its_message_is_quoted() -> None:
+    text = "The ledger cluster refuses connections: set `sleep: off` on the cluster of the ledger."
+    page = ("ledger-sleep.md", f"# Sleep\n\n{text}\n")
+    quoting = ("ledger-sleep.md", f"# Sleep\n\n`cluster refuses all connections`: {text}\n")
+    failure = "queue is away\nerror: cluster refuses all connections"
+    plain, named = (procedures(failure, found(failure, each, QUEUE))[0].likelihood for each in (page, quoting))
+    assert plain <= LACKING_MAX < named
+
+
+def test_alert_that_no_section_names_gets_a_likely_procedure_only() -> None:
+    report = "no ready copy of the ledger was detected for 10 minutes"
+    page = ("probe.md", "# Probe\n\nThe probe waits 10 minutes until it reports a copy.\n")
+    low, *_ = procedures(report, found(report, page, cosine=0.1))
+    assert not low.likely
+    assert procedures(f"LedgerCopyBehind: {report}", found(report, page, cosine=0.1)) == ()
+    assert procedures(f"LedgerCopyBehind: {FAILURE}", found(FAILURE, ("writer.md", ENTRIES)))[0].likely
+
+
+@pytest.mark.parametrize(
+    ("page", "given"),
+    [("`slot.keep_gb` sets how much a slot keeps.\n\n`slot.idle_h` is 72 by default.", False),
+     ("`slot.keep_gb` (default 40) sets how much a slot keeps.", True),
+     ("Keep slots small:\n\n`slot.keep_gb: 40`", True),
+     ("| Setting | Default |\n| --- | --- |\n| slot.keep_gb | 40 |", True)],
+)  # fmt: skip
+def test_default_of_a_setting_is_answered_by_a_sentence_that_gives_it(page: str, given: bool) -> None:
+    question = "What is the default of slot.keep_gb?"
+    made = grade_answer(question, found(question, ("slots.md", f"# Slots\n\n{page}\n")), CURVE)
+    assert (made.probability > LACKING_MAX) == given
+
+
+@pytest.mark.parametrize("text", ["It can be run once per minute.", "Der Lauf startet einmal pro Stunde."])
+def test_frequency_is_what_a_question_how_often_asks_for(text: str) -> None:
+    kind = kind_of("how often can it be started")
+    assert kind is not None
+    assert kind.answers.search(text)
