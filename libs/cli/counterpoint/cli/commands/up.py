@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from counterpoint.local.endpoints import Endpoints
 
+_ALL = "the default project and those of principals"
+
 
 @command("up", Panel.OPERATE, "counterpoint up --detach")
 def up(
@@ -64,10 +66,7 @@ def up(
 
     async def ready(endpoints: "Endpoints") -> None:
         session.line(endpoints.model_dump(exclude_none=True), lambda: _where(endpoints))
-        shown = (
-            f"project {session.project}" if session.project else "the default project and those that principals name"
-        )
-        session.note(f"showing the decisions of {shown}; Ctrl-C stops the stack")
+        session.note(f"showing the decisions of {session.project or _ALL}; Ctrl-C stops the stack")
         await _decisions(session, endpoints)
 
     local.up(
@@ -79,8 +78,8 @@ def up(
         on_ready=None if detach else ready,
     )
     if detach:
-        endpoints = read_endpoints(folder)
-        session.show(endpoints.model_dump(exclude_none=True), lambda: _where(endpoints))
+        started = read_endpoints(folder)
+        session.show(started.model_dump(exclude_none=True), lambda: _where(started))
 
 
 async def _decisions(session: CommandSession, endpoints: "Endpoints") -> None:
