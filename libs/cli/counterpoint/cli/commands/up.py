@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from counterpoint.local.endpoints import Endpoints
 
-_ALL = "the default project and those of principals"
-
 
 @command("up", Panel.OPERATE, "counterpoint up --detach")
 def up(
@@ -66,7 +64,10 @@ def up(
 
     async def ready(endpoints: "Endpoints") -> None:
         session.line(endpoints.model_dump(exclude_none=True), lambda: _where(endpoints))
-        session.note(f"showing the decisions of {session.project or _ALL}; Ctrl-C stops the stack")
+        shown = (
+            f"project {session.project}" if session.project else "the default project and those that principals name"
+        )
+        session.note(f"showing the decisions of {shown}; Ctrl-C stops the stack")
         await _decisions(session, endpoints)
 
     local.up(
@@ -78,8 +79,8 @@ def up(
         on_ready=None if detach else ready,
     )
     if detach:
-        started = read_endpoints(folder)
-        session.show(started.model_dump(exclude_none=True), lambda: _where(started))
+        endpoints = read_endpoints(folder)
+        session.show(endpoints.model_dump(exclude_none=True), lambda: _where(endpoints))
 
 
 async def _decisions(session: CommandSession, endpoints: "Endpoints") -> None:

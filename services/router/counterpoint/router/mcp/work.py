@@ -218,7 +218,9 @@ async def log_attempt(
         str | None, Field(max_length=16_000, description="What was done. Left out: the task's proposal.")
     ] = None,
     task_id: Annotated[Id | None, Field(description="The task that it was for, if any.")] = None,
-    attempt: Annotated[int | None, Field(ge=1, le=1_000, description="The task's attempt; else the latest.")] = None,
+    attempt: Annotated[
+        int | None, Field(ge=1, le=1_000, description="The task's attempt; left out: the latest.")
+    ] = None,
     error_message: Annotated[
         str | None, Field(max_length=16_000, description="The error, or that of the attempt.")
     ] = None,
@@ -257,30 +259,24 @@ async def log_attempt(
             "when": datetime.now(UTC).isoformat(),
             "by": context.principal.name,
         }
-        recorded = await import_attempt(context, _given(incident))
+        recorded = await import_attempt(context, {name: each for name, each in incident.items() if each is not None})
         return LoggedAttempt(status=recorded.status, attempt_id=recorded.id)
     context.require("report")
+    if outcome == "succeeded" and tried is not None:
+        by = by or "something_else"
     body = {
         "task_id": task_id,
         "outcome": outcome,
         "attempt": attempt,
         "error_message": error_message,
         "note": "\n\n".join(each for each in (tried, note) if each) or None,
-        "by": by or ("something_else" if outcome == "succeeded" and tried is not None else None),
+        "by": by,
         "not_same": not_same or None,
     }
-    receipt = await report_outcome(context, _report(_given(body)))
+    report = parse(ReportOutcome.TYPE, {name: each for name, each in body.items() if each is not None})
+    assert isinstance(report, ReportOutcome)
+    receipt = await report_outcome(context, report)
     return LoggedAttempt(status="reported", task_id=task_id, state=receipt.state, late=receipt.late)
-
-
-def _given(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _report(body: dict[str, Any]) -> ReportOutcome:
-    value = parse(ReportOutcome.TYPE, body)
-    assert isinstance(value, ReportOutcome)
-    return value
 
 
 def _override(task_id: str, body: dict[str, Any]) -> Override:
