@@ -60,7 +60,7 @@ async def test_a_dbt_failure_is_one_task_of_the_model_in_any_order(seed: int) ->
     assert task.target.job is not None
     assert task.target.job.name == MODEL
     assert (task.error_message or "").startswith("Runtime Error in model fct_revenue")
-    assert (task.title or "").startswith("fct_revenue: Binder Error: Referenced column \"amount\" not found")
+    assert (task.title or "").startswith('fct_revenue: Binder Error: Referenced column "amount" not found')
     assert (task.context or {})["tries"] == 1
 
 

@@ -92,7 +92,8 @@ async def test_a_budget_that_ends_is_lifted_by_a_person_and_two_decisions_are_on
         _, listed = await counterpoint(house, "approvals", "--task", "t-2")
         approval_id = listed["items"][0]["approval_id"]
         outcomes = await asyncio.gather(
-            counterpoint(house, "approve", approval_id), counterpoint(house, "reject", approval_id, "--reason", "too dear")
+            counterpoint(house, "approve", approval_id),
+            counterpoint(house, "reject", approval_id, "--reason", "too dear"),
         )
         assert sorted(code for code, _ in outcomes) == [0, 1]
         (winner,), (loser,) = ([said for code, said in outcomes if code == each] for each in (0, 1))

@@ -37,7 +37,9 @@ def examine(service: str, class_name: str, environment: Mapping[str, str]) -> It
     except ValidationError as wrong:
         for each in wrong.errors(include_input=False, include_url=False):
             field = ".".join(str(part) for part in each["loc"]).upper()
-            yield CheckResult.failed(check, f"COUNTERPOINT_{field}: {each['msg'].removeprefix('Value error, ')}", _REMEDY)
+            yield CheckResult.failed(
+                check, f"COUNTERPOINT_{field}: {each['msg'].removeprefix('Value error, ')}", _REMEDY
+            )
     except SettingsError as wrong:
         field = str(wrong).partition('"')[2].partition('"')[0].upper()
         yield CheckResult.failed(check, f"COUNTERPOINT_{field}: is not valid JSON" if field else str(wrong), _REMEDY)

@@ -64,7 +64,9 @@ def up(
 
     async def ready(endpoints: "Endpoints") -> None:
         session.line(endpoints.model_dump(exclude_none=True), lambda: _where(endpoints))
-        shown = f"project {session.project}" if session.project else "the default project and those that principals name"
+        shown = (
+            f"project {session.project}" if session.project else "the default project and those that principals name"
+        )
         session.note(f"showing the decisions of {shown}; Ctrl-C stops the stack")
         await _decisions(session, endpoints)
 
