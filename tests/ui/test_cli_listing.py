@@ -63,3 +63,15 @@ def test_the_commands_print_that_order(command: str, first: str, last: str) -> N
     lines = [line for line in shown.stdout.splitlines() if any(f"{one['task_id']} " in f"{line} " for one in TASKS)]
     assert first in lines[0]
     assert last in lines[-1]
+
+
+@pytest.mark.parametrize("command", ["tasks", "escalations"])
+def test_a_list_that_is_cut_says_so(command: str) -> None:
+    with playing() as api:
+        api.on(f"GET /v1/{command}", (200, {"items": TASKS, "next_cursor": "17"}))
+        options = ["-p", "orders", "-n", "6" if command == "tasks" else "2", *api.options()]
+        shown = CliRunner().invoke(app, [command, *options])
+        whole = CliRunner().invoke(app, [command, "--json", *options])
+    assert "there are more: raise --limit" in shown.stderr
+    assert ("and at least " in shown.stdout) == (command == "escalations")
+    assert "more" not in whole.stderr

@@ -59,6 +59,8 @@ class CommandSession:
             print(json.dumps(value, indent=2, ensure_ascii=False), flush=True)
         else:
             self.out.print(human(), soft_wrap=not self.out.is_terminal, markup=False)
+            if isinstance(value, dict) and value.get("next_cursor"):
+                self.note("there are more: raise --limit")
 
     def line(self, value: Any, human: "Callable[[], RenderableType]") -> None:
         """Print an item of a stream: a line of JSON, or the text that `human` returns."""

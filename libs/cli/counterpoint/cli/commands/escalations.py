@@ -32,7 +32,8 @@ def escalations(session: CommandSession, limit: Limit = 50) -> None:
             needs = [f"  {need['kind']}: {need['what']}\n    {need['how']}" for need in escalation.get("needs", ())]
             blocks.append("\n".join([head, recipient, *needs]))
         if len(reply["items"]) > limit:
-            blocks.append(f"and {len(reply['items']) - limit} more")
+            least = "at least " if reply["next_cursor"] else ""
+            blocks.append(f"and {least}{len(reply['items']) - limit} more")
         return "\n\n".join(blocks) or "no escalations"
 
     session.show(reply, human)

@@ -57,16 +57,13 @@ def up(
         os.environ, host=host, http_port=http_port, lineage_port=lineage_port, tls_cert=tls_cert, tls_key=tls_key
     )
     quiet_logs()
-    if warning := exposure(addresses):
-        session.note(f"warning: {warning[0]}: {warning[1]}")
-    for unread in examine_names(os.environ):
-        session.note(f"warning: {unread.detail}: {unread.remedy}")
+    warnings = [(each.detail, each.remedy) for each in examine_names(os.environ)]
+    for risk, remedy in filter(None, (exposure(addresses), *warnings)):
+        session.note(f"warning: {risk}: {remedy}")
 
     async def ready(endpoints: "Endpoints") -> None:
         session.line(endpoints.model_dump(exclude_none=True), lambda: _where(endpoints))
-        shown = (
-            f"project {session.project}" if session.project else "the default project and those that principals name"
-        )
+        shown = f"project {session.project}" if session.project else "project default and those that principals name"
         session.note(f"showing the decisions of {shown}; Ctrl-C stops the stack")
         await _decisions(session, endpoints)
 

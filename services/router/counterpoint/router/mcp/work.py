@@ -218,9 +218,7 @@ async def log_attempt(
         str | None, Field(max_length=16_000, description="What was done. Left out: the task's proposal.")
     ] = None,
     task_id: Annotated[Id | None, Field(description="The task that it was for, if any.")] = None,
-    attempt: Annotated[
-        int | None, Field(ge=1, le=1_000, description="The task's attempt; left out: the latest.")
-    ] = None,
+    attempt: Annotated[int | None, Field(ge=1, le=1_000, description="The task's attempt, or the latest.")] = None,
     error_message: Annotated[
         str | None, Field(max_length=16_000, description="The error, or that of the attempt.")
     ] = None,
@@ -231,8 +229,7 @@ async def log_attempt(
         Field(description="Cause of a success: left out, `something_else` when `tried` is given, else `proposal`."),
     ] = None,
     not_same: Annotated[
-        tuple[Id, ...],
-        Field(max_length=50, description="Earlier attempts that were shown but belong to another failure."),
+        tuple[Id, ...], Field(max_length=50, description="Earlier attempts shown that belong to another failure.")
     ] = (),
     job: Annotated[str | None, Field(description="The failed job, NAMESPACE/NAME, without a task_id.")] = None,
     systems: Annotated[tuple[str, ...], Field(max_length=50, description="External systems, without a task_id.")] = (),
@@ -245,8 +242,7 @@ async def log_attempt(
     """
     context = caller(project)
     if task_id is None:
-        if tried is None:
-            raise Permanent(ErrorCode.INVALID, (Problem(field="tried", problem="is required without a task_id"),))
+        _require_tried(tried)
         incident = {
             "source": "mcp",
             "tried": tried,
@@ -262,21 +258,24 @@ async def log_attempt(
         recorded = await import_attempt(context, {name: each for name, each in incident.items() if each is not None})
         return LoggedAttempt(status=recorded.status, attempt_id=recorded.id)
     context.require("report")
-    if outcome == "succeeded" and tried is not None:
-        by = by or "something_else"
     body = {
         "task_id": task_id,
         "outcome": outcome,
         "attempt": attempt,
         "error_message": error_message,
         "note": "\n\n".join(each for each in (tried, note) if each) or None,
-        "by": by,
+        "by": by or ("something_else" if outcome == "succeeded" and tried is not None else None),
         "not_same": not_same or None,
     }
     report = parse(ReportOutcome.TYPE, {name: each for name, each in body.items() if each is not None})
     assert isinstance(report, ReportOutcome)
     receipt = await report_outcome(context, report)
     return LoggedAttempt(status="reported", task_id=task_id, state=receipt.state, late=receipt.late)
+
+
+def _require_tried(tried: str | None) -> None:
+    if tried is None:
+        raise Permanent(ErrorCode.INVALID, (Problem(field="tried", problem="is required without a task_id"),))
 
 
 def _override(task_id: str, body: dict[str, Any]) -> Override:

@@ -64,8 +64,9 @@ def gitlab_event(headers: Mapping[str, str], body: Any) -> Event:
     if kind == "merge_request" and (what := _GITLAB_PULLS.get(text_of(path(item, "action"), 20) or "")):
         texts = path(item, "title"), path(item, "description")
         return _pull_request(repo, path(item, "iid"), texts, path(item, "url"), what)
-    event = text_of(kind, 60)
-    return Ignored(f"the event {event} is not used" if event else "the body names no event: it has no object_kind")
+    if (event := text_of(kind, 60)) is None:
+        return Ignored("the body names no event: it has no object_kind")
+    return Ignored(f"the event {event} is not used")
 
 
 _EVENT_HEADERS = ("x-github-event", "x-forgejo-event", "x-gitea-event")
