@@ -9,8 +9,6 @@ services. Its texts are ingested over HTTP, its questions are tasks. A citation 
 import argparse
 import asyncio
 import json
-import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -24,7 +22,7 @@ import httpx
 
 from counterpoint import bus
 from counterpoint.bench.evaluation_sets import EvaluationSet, SetQuery, TextGroup, UnreadableSet, read_sets
-from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, progress
+from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, machine_facts, progress
 from counterpoint.bench.retrieval import TYPES, EvaluationCorpus, content_type_of
 from counterpoint.bench.temporary_stack import temporary_stack
 
@@ -198,12 +196,8 @@ def main() -> None:
         except UnreadableSet as unreadable:
             sys.exit(f"counterpoint bench answer: {unreadable}")
     if args.json:
-        machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
-        print(
-            json.dumps(
-                {**results[0], "machine": machine} if len(results) == 1 else {"sets": results, "machine": machine}
-            )
-        )
+        output = results[0] if len(results) == 1 else {"sets": results}
+        print(json.dumps({**output, "machine": machine_facts()}))
     else:
         print("\n".join(map(format_result, results)))
 

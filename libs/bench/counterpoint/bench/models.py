@@ -12,7 +12,6 @@ first text of its prompt and offline stands in for a model: it shows that the ta
 import argparse
 import json
 import os
-import platform
 import re
 import sys
 import tempfile
@@ -31,7 +30,7 @@ from counterpoint.bench import recognition, triage
 from counterpoint.bench.evaluation_sets import UnreadableSet
 from counterpoint.bench.recognition_cases import Bm25Baseline, RecognitionCase, RecognitionOutcome
 from counterpoint.bench.recognition_cases import read_cases as read_reports
-from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, progress
+from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, machine_facts, progress
 from counterpoint.bench.temporary_stack import temporary_stack
 from counterpoint.cli.demo.provider import simulated_provider, variables
 from counterpoint.client import Memory
@@ -289,9 +288,8 @@ def main() -> None:
         sys.exit(f"counterpoint bench models: {unreadable}")
     name = QWEN.name if which == "small" else which
     if args.json:
-        machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
-        made = {"set": args.folder.name, "model": name, "rows": [row.as_json() for row in rows], "machine": machine}
-        print(json.dumps(made))
+        made = {"set": args.folder.name, "model": name, "rows": [row.as_json() for row in rows]}
+        print(json.dumps(made | {"machine": machine_facts()}))
     else:
         print(f"{args.folder.name}, {name}\n{format_rows(rows)}")
 

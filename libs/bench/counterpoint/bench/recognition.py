@@ -13,8 +13,6 @@ import argparse
 import asyncio
 import itertools
 import json
-import os
-import platform
 import sys
 import tempfile
 import time
@@ -31,7 +29,7 @@ from counterpoint.bench.evaluation_sets import UnreadableSet
 from counterpoint.bench.likeness_features import candidates_of
 from counterpoint.bench.likeness_fit import cross_validate, fit_likeness
 from counterpoint.bench.recognition_cases import Bm25Baseline, RecognitionCase, RecognitionOutcome, read_cases, summary
-from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, progress, settled
+from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, machine_facts, progress, settled
 from counterpoint.bench.synthetic_incidents import synthetic_incidents
 from counterpoint.bench.temporary_stack import temporary_stack
 from counterpoint.bus import BusSettings, Service
@@ -207,8 +205,7 @@ def main() -> None:
             for one in outcomes
         ]  # fmt: skip
     if args.json:
-        machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
-        print(json.dumps({**result, "machine": machine}))
+        print(json.dumps({**result, "machine": machine_facts()}))
     else:
         print(format_result(result))
         for each in result.get("each", ()):

@@ -19,6 +19,11 @@ import structlog
 MAX_ATTEMPTS = 120
 
 
+def machine_facts() -> dict[str, Any]:
+    """Return what a figure depends on: the number of processors, the version of Python, and the load."""
+    return {"cpus": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
+
+
 class RetryTransport(httpx.AsyncHTTPTransport):
     """HTTP transport that repeats a request refused with 503 after the seconds of its `Retry-After`."""
 
@@ -99,7 +104,7 @@ class BenchReport:
             }
             for row in self.measures
         ]
-        machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "load": self.loads}
+        machine = machine_facts() | {"load": self.loads}
         return json.dumps({"bench": self.bench, "machine": machine, "measures": rows}, indent=1)
 
     def as_text(self) -> str:

@@ -10,8 +10,6 @@ found."""
 import argparse
 import asyncio
 import json
-import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -26,7 +24,7 @@ from counterpoint.bench.bench_stack import bench_stack
 from counterpoint.bench.evaluation_metrics import auroc, ndcg, recall
 from counterpoint.bench.evaluation_sets import EvaluationSet, SetQuery, TextGroup, UnreadableSet, read_sets
 from counterpoint.bench.relevance_fit import GradedPassage, fit_curve
-from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, progress
+from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, machine_facts, progress
 from counterpoint.bus import Service
 from counterpoint.client import Memory
 from counterpoint.developer.evidence.calibration import Calibration, load_calibration
@@ -281,9 +279,8 @@ def main() -> None:
         args.fit.write_text(fitted_calibration(measured).model_dump_json(indent=2) + "\n")
     results = [result.as_json(args.k) for result in measured]
     if args.json:
-        machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
         output = results[0] if len(results) == 1 else {"sets": results}
-        print(json.dumps({**output, "machine": machine}))
+        print(json.dumps({**output, "machine": machine_facts()}))
     else:
         print("\n".join(format_result(result, args.k) for result in results))
 

@@ -13,8 +13,6 @@ the whole section around the first passage of a search for the same words, and t
 import argparse
 import asyncio
 import json
-import os
-import platform
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -29,7 +27,7 @@ from pydantic import Field, SecretStr, ValidationError
 from counterpoint import bus
 from counterpoint.bench.evaluation_metrics import ece, reliability
 from counterpoint.bench.evaluation_sets import UnreadableSet
-from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, progress, settled
+from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, machine_facts, progress, settled
 from counterpoint.bench.temporary_stack import temporary_stack
 from counterpoint.bus import BusSettings, Service
 from counterpoint.cli.ingest.files import batches
@@ -316,8 +314,7 @@ def main() -> None:
             for one in outcomes
         ]  # fmt: skip
     if args.json:
-        machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
-        print(json.dumps({**result, "machine": machine}))
+        print(json.dumps({**result, "machine": machine_facts()}))
     else:
         print(format_result(result))
         for each in result.get("each", ()):

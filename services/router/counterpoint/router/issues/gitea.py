@@ -3,32 +3,20 @@
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 
-from counterpoint.router.issues.calls import ForgeClient, RateLimit
 from counterpoint.router.issues.forge import ForgeComment, ForgeIssue, ForgeNotFound
+from counterpoint.router.issues.github import GitHub
 from counterpoint.router.issues.rows import github_comment, github_issue, stamp, text, whole
-from counterpoint.router.issues.trackers import Tracker
 
 _SIZE = 50
 _COLOUR = "#4a6fa5"
 
 
-class Gitea:
-    """The issues of a repository of Gitea or Forgejo. Labels are known by ids there."""
+class Gitea(GitHub):
+    """The issues of a repository of Gitea or Forgejo: as at GitHub, but for lists, labels and closing. Labels are known
+    by ids there."""
 
-    def __init__(self, tracker: Tracker, limit: RateLimit, timeout_s: float) -> None:
-        headers = {"Authorization": f"token {tracker.token.get_secret_value()}"}
-        self._client = ForgeClient(
-            tracker.api_url, tracker.repo, _root, headers, limit, private=tracker.private, timeout_s=timeout_s
-        )
-
-    async def issue(self, number: int) -> ForgeIssue:
-        """Return an issue. Raises `ForgeNotFound`."""
-        return github_issue(await self._client.get(f"/issues/{number}"))
-
-    async def create(self, title: str, body: str, assignees: Sequence[str]) -> ForgeIssue:
-        """Open an issue."""
-        fields = {"title": title, "body": body, "assignees": list(assignees)}
-        return github_issue(await self._client.send("POST", "/issues", fields))
+    def _headers(self, token: str) -> dict[str, str]:
+        return {"Authorization": f"token {token}"}
 
     async def newest(self) -> AsyncIterator[ForgeIssue]:
         """Yield all issues, the last created first, which is their order."""
@@ -70,14 +58,6 @@ class Gitea:
         async for row in self._client.pages(f"/issues/{number}/comments", **query):
             yield github_comment(row)
 
-    async def add_comment(self, number: int, body: str) -> int:
-        """Comment on an issue, and return the id of the comment."""
-        return whole(await self._client.send("POST", f"/issues/{number}/comments", {"body": body}), "id")
-
-    async def edit_comment(self, number: int, comment_id: int, body: str) -> None:
-        """Replace a comment of ours. Raises `ForgeNotFound`."""
-        await self._client.send("PATCH", f"/issues/comments/{comment_id}", {"body": body})
-
     async def closer(self, issue: ForgeIssue) -> str | None:
         """Return the login of who closed an issue last, from its timeline: the issue itself does not tell."""
         found: str | None = None
@@ -89,7 +69,3 @@ class Gitea:
     async def _label_ids(self) -> dict[str, int]:
         rows = self._client.pages("/labels", limit=_SIZE)
         return {text(row, "name").lower(): whole(row, "id") async for row in rows}
-
-
-def _root(repo: str) -> str:
-    return f"/repos/{repo}"

@@ -16,14 +16,17 @@ class GitHub:
     """The issues of a repository of GitHub."""
 
     def __init__(self, tracker: Tracker, limit: RateLimit, timeout_s: float) -> None:
-        headers = {
-            "Authorization": f"Bearer {tracker.token.get_secret_value()}",
-            "Accept": "application/vnd.github+json",
-            "X-GitHub-Api-Version": "2022-11-28",
-        }
+        headers = self._headers(tracker.token.get_secret_value())
         self._client = ForgeClient(
             tracker.api_url, tracker.repo, _root, headers, limit, private=tracker.private, timeout_s=timeout_s
         )
+
+    def _headers(self, token: str) -> dict[str, str]:
+        return {
+            "Authorization": f"Bearer {token}",
+            "Accept": "application/vnd.github+json",
+            "X-GitHub-Api-Version": "2022-11-28",
+        }
 
     async def issue(self, number: int) -> ForgeIssue:
         """Return an issue. Raises `ForgeNotFound` and `IssueMoved`."""
