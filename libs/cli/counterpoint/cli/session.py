@@ -94,6 +94,6 @@ class CommandSession:
 
 
 def _console(file: Any) -> "Console":
-    from rich.console import Console
+    from counterpoint.cli.render.screen import Screen
 
-    return Console(file=file, highlight=False, width=None if file.isatty() else UNFOLDED)
+    return Screen(file=file, highlight=False, width=None if file.isatty() else UNFOLDED)
