@@ -23,7 +23,7 @@ class UnambiguousFraming:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] == "http" and _LENGTHS <= {name for name, _ in scope["headers"]}:
+        if scope["type"] == "http" and {name for name, _ in scope["headers"]} >= _LENGTHS:
             refusal = PlainTextResponse("Invalid HTTP request received.", 400, {"Connection": "close"})
             await refusal(scope, receive, send)
         else:
