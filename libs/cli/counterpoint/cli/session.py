@@ -94,6 +94,6 @@ class CommandSession:
 
 
 def _console(file: Any) -> "Console":
-    from counterpoint.cli.render.screen import Screen
+    from counterpoint.cli.render.plain_console import PlainConsole
 
-    return Screen(file=file, highlight=False, width=None if file.isatty() else UNFOLDED)
+    return PlainConsole(file=file, highlight=False, width=None if file.isatty() else UNFOLDED)

@@ -8,7 +8,7 @@ from rich.segment import Segment
 from counterpoint.card.printable import printable
 
 
-class Screen(Console):
+class PlainConsole(Console):
     """A console that prints what it is given without control characters; its own colours are kept."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
