@@ -1,5 +1,6 @@
 """Approvals: over HTTP, and as the commands send and show them."""
 
+import re
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -312,6 +313,15 @@ def test_a_decision_sends_the_hash_of_the_text_it_read(
     sent = {name: value for name, value in api.asked[1].body.items() if value is not None}
     expected = {"decision": decision, "artifact_sha256": "ab" * 32, "reason": reason}
     assert sent == {name: value for name, value in expected.items() if value is not None}
+
+
+def test_no_text_to_approve_steers_the_terminal_or_is_read_in_another_order(api: Played) -> None:
+    steering = "\x1bc\x1b]52;c;ZXZpbA==\x1b\\\x9b2J\x07\x08"
+    artifact = f"rm{steering} \u202e/tmp\u2069"
+    api.on(f"GET {URL}", (200, {"items": [SHOWN | {"artifact": artifact}], "next_cursor": None}))
+    done = CliRunner().invoke(app, ["approvals", "--project", "orders", *api.options()], env={"COLUMNS": "200"})
+    assert "rmc]52;c;ZXZpbA==\\2J \\u202e/tmp\\u2069" in done.output
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", done.output)
 
 
 def test_the_commands_on_delegations_say_who_decides_for_whom(api: Played) -> None:

@@ -324,6 +324,15 @@ def test_nothing_that_is_shown_steers_a_terminal(error: str, title: str) -> None
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", render(card(task, verbose=True), form))
 
 
+def test_what_is_shown_is_read_in_its_own_order() -> None:
+    task = Task.model_validate(incident(error_message="rm \u202e/tmp\u2066", title="\u202dx" * 200))
+    for form in Format:
+        shown = render(card(task, verbose=True), form)
+        assert not re.search("[\u202a-\u202e\u2066-\u2069]", shown)
+        assert "u202e/tmp" in shown
+    assert len(card(task).title) <= TITLE_CHARS
+
+
 @pytest.mark.parametrize("said", ["**bold** _word_ [x](javascript:a)", "<script>alert(1)</script>", "# head", "1 | 2"])
 def test_markdown_shows_what_others_wrote_as_it_was_written(said: str) -> None:
     shown = markdown(card(Task.model_validate(incident(reason=said))))

@@ -111,7 +111,7 @@ async def test_a_token_that_is_revoked_ends_the_open_page(home: ConsoleProject, 
 
 HOSTILE = (
     '<img src=x onerror="window.pwned=1"><script>window.pwned=2</script></pre></textarea>'
-    '<svg onload="window.pwned=3"> [click](javascript:window.pwned=4) `<b>` ${window.pwned=5} {{7*7}}'
+    '<svg onload="window.pwned=3"> [click](javascript:window.pwned=4) `<b>` ${window.pwned=5} {{7*7}} rm \u202e/tmp'
 )
 
 
@@ -139,6 +139,7 @@ async def test_markup_in_an_incident_is_text(home: ConsoleProject, console_page:
             await page.get_by_role("button", name="Override").click()
             await page.get_by_role("dialog").wait_for()
         assert await page.evaluate("[window.pwned, window.blocked]") == [None, []]
+        assert "\u202e" not in await page.evaluate("document.body.innerText")
         assert (
             await page.locator("script:not([src]), img[src='x'], svg[onload], [onerror], a[href^='javascript']").count()
             == 0

@@ -1,18 +1,16 @@
 """Content of a task's card, section by section in the order in which it is read."""
 
-import re
 from collections.abc import Iterator
 
 from counterpoint.card.failure import affected, change, failure, links, merged
 from counterpoint.card.history import earlier_attempts, recognition
 from counterpoint.card.impact import impact
 from counterpoint.card.model import CardSection, TaskCard, section
+from counterpoint.card.printable import printable
 from counterpoint.card.prose import caveats, documents, next_steps, proposal, quotes
 from counterpoint.card.standing import needs, report, searched, state, trust
 from counterpoint.proto.tasks import Task
-from counterpoint.proto.titles import title_of
-
-_CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+from counterpoint.proto.titles import TITLE_CHARS, title_of
 
 
 def card(task: Task, *, verbose: bool = False) -> TaskCard:
@@ -21,7 +19,7 @@ def card(task: Task, *, verbose: bool = False) -> TaskCard:
     `verbose` adds the numbers, the search queries, and the rows and lines omitted otherwise.
     """
     return TaskCard(
-        title=_printable(_title(task)),
+        title=printable(_title(task))[:TITLE_CHARS],
         subtitles=(f"{task.kind}, {state(task)}", f"{task.task_id} in project {task.project}"),
         sections=tuple(_clear(each) for each in _sections(task, verbose) if each.lines),
     )
@@ -33,13 +31,8 @@ def _title(task: Task) -> str:
 
 
 def _clear(each: CardSection) -> CardSection:
-    lines = (tuple(map(_printable, line)) if isinstance(line, tuple) else _printable(line) for line in each.lines)
+    lines = (tuple(map(printable, line)) if isinstance(line, tuple) else printable(line) for line in each.lines)
     return section(each.label, lines, each.style)
-
-
-def _printable(text: str) -> str:
-    """Return a text without terminal control characters."""
-    return _CONTROLS.sub("", text)
 
 
 def _sections(task: Task, verbose: bool) -> Iterator[CardSection]:

@@ -96,6 +96,6 @@ class CommandSession:
 
 
 def _console(file: Any) -> "Console":
-    from rich.console import Console
+    from counterpoint.cli.render.plain_console import PlainConsole
 
-    return Console(file=file, highlight=False, width=None if file.isatty() else UNFOLDED)
+    return PlainConsole(file=file, highlight=False, width=None if file.isatty() else UNFOLDED)

@@ -3,6 +3,8 @@
 const SVG = "http://www.w3.org/2000/svg";
 const LINKS = new Set(["href", "src", "action", "formaction", "xlink:href"]);
 const REFUSED = new Set(["srcdoc", "style"]);
+/** Characters that change the direction of the text around them, with which a command can be shown as another one. */
+const ORDER = /[\u202a-\u202e\u2066-\u2069]/g;
 
 /** Return an HTML element. `attributes`: `class`, `on<event>` functions, `style` as an object, `dataset`, others as they are. */
 export function h(tag, attributes, ...children) {
@@ -67,5 +69,9 @@ function nodes(children) {
   return children
     .flat(Infinity)
     .filter((child) => child !== null && child !== undefined && child !== false && child !== "")
-    .map((child) => (child instanceof Node ? child : document.createTextNode(String(child))));
+    .map((child) => (child instanceof Node ? child : document.createTextNode(printable(String(child)))));
+}
+
+function printable(text) {
+  return text.replace(ORDER, (found) => `\\u${found.charCodeAt(0).toString(16)}`);
 }

@@ -247,7 +247,7 @@ function rawEvents() {
       count.textContent = `${number(total)} events, newest first${total > EVENTS ? `; the latest ${EVENTS} are shown` : ""}`;
       const [name, time] = event.name === "action" ? [`action ${data.kind}`, data.at] : [data.type, data.time];
       const body = h("pre", { tabindex: "0" });
-      put(h("li", null, h("details", { ontoggle: () => body.textContent || (body.textContent = JSON.stringify(data, null, 2)) }, h("summary", null, `${event.id} `, h("code", null, name), " ", h("time", { datetime: time, title: exactTime(time) }, clock(time))), body)));
+      put(h("li", null, h("details", { ontoggle: () => body.textContent || replace(body, JSON.stringify(data, null, 2)) }, h("summary", null, `${event.id} `, h("code", null, name), " ", h("time", { datetime: time, title: exactTime(time) }, clock(time))), body)));
       found.onAdd();
     },
   };
