@@ -222,6 +222,7 @@ class MemoryProcess:
     def _applied(self, steps: Sequence[CommitPlan], messages: Sequence[LoggedMessage]) -> None:
         for message in messages:
             self._causes.sent_version(message.row.id, message.task_version)
+        self._causes.applied(steps)
         self._epochs.applied(steps)
         self._search.search.applied(steps)
         self._relay.sent(messages)
