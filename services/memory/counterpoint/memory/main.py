@@ -64,6 +64,9 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 _EMBEDDING_MODEL, _RERANKER = "COUNTERPOINT_EMBEDDING_MODEL", "COUNTERPOINT_RERANKER"
 _RECORD_POOL = 4
 """Connections reserved for committer, relay and sequencer, so that writes never wait for reads."""
+_GC_OBJECTS = 10_000
+"""New objects between two runs of the garbage collector. With Python's 700 it runs twice a task, mostly over objects
+that live on in a cache."""
 
 
 class RemoteModels:
@@ -254,6 +257,7 @@ class MemoryProcess:
             self._ready.set()
             # Objects that exist by now live as long as the process; the garbage collector need not traverse them.
             gc.freeze()
+            gc.set_threshold(_GC_OBJECTS)
             group.create_task(self._relay.run())
             group.create_task(self._announcements.run())
             group.create_task(self._sequencer.run())
