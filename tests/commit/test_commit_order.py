@@ -125,6 +125,19 @@ class TestTaskOrder:
             )
         await house.refused("developer", developer, "ended", Get(store="tasks", id="t-1"))
 
+    async def test_an_end_that_a_commit_wrote_is_known_without_reading_it(self, house: House, project: str) -> None:
+        developer = house.handed(await house.delegated(project, "t-1"))
+        manager = house.handed(await house.reported(project, "t-1"))
+        ended = Write(store="tasks", id="t-1", body=task_body("t-1", "failed"), expect=1)
+        await house.done("manager", manager, writes=(ended,))
+        async with house.superuser() as connection:
+            await connection.execute(
+                "UPDATE records SET body = jsonb_set(body, '{state}', '\"working\"') WHERE project = $1"
+                " AND store = 'tasks'",
+                project,
+            )
+        await house.refused("developer", developer, "ended", Get(store="tasks", id="t-1"))
+
     async def test_a_dead_letter_of_an_ended_task_is_kept(self, house: House, project: str) -> None:
         manager = house.handed(await house.routed(project, "t-1"))
         ended = Write(store="tasks", id="t-1", body=task_body("t-1", "failed"))

@@ -315,6 +315,7 @@ class House:
             self.causes.sent_version(message.row.id, message.task_version)
             self._origins.remember(message.row.id, message.provenance)
             self.sent[message.row.id] = message
+        self.causes.applied(steps)
         self.announced += [step.announcement for step in steps if step.announcement is not None]
         self.epochs.applied(steps)
         self.search.applied(steps)

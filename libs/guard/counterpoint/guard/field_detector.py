@@ -41,14 +41,6 @@ def redact_fields(body: Mapping[str, Any], findings: Iterable[FieldFinding]) -> 
 
 def _scan_value(path: tuple[str | int, ...], name: str, value: object) -> Iterator[FieldFinding]:
     match value:
-        case dict() | Mapping():
-            for key, item in value.items():
-                inner = (*path, key)
-                yield from (FieldFinding(inner, True, finding) for finding in scan(key))
-                yield from _scan_value(inner, key, item)
-        case list() | tuple():
-            for index, item in enumerate(value):
-                yield from _scan_value((*path, index), name, item)
         case str() | int() if not isinstance(value, bool):
             text = str(value)
             findings = _scan_labelled(name, text) if _names_kind(name) else scan(text)
@@ -57,6 +49,14 @@ def _scan_value(path: tuple[str | int, ...], name: str, value: object) -> Iterat
             if is_counter(name):
                 findings = tuple(_unconfirmed(finding, text) for finding in findings)
             yield from (FieldFinding(path, False, finding) for finding in findings)
+        case dict() | Mapping():
+            for key, item in value.items():
+                inner = (*path, key)
+                yield from (FieldFinding(inner, True, finding) for finding in scan(key))
+                yield from _scan_value(inner, key, item)
+        case list() | tuple():
+            for index, item in enumerate(value):
+                yield from _scan_value((*path, index), name, item)
         case _:
             return
 

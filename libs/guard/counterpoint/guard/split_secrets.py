@@ -66,14 +66,14 @@ def find_across_fields(
 
 def _texts(path: Path, name: str, value: object) -> Iterator[_Text]:
     match value:
+        case str() if value:
+            yield _Text(path, name, value)
         case Mapping():
             for key, item in value.items():
                 yield from _texts((*path, key), key, item)
         case list() | tuple():
             for index, item in enumerate(value):
                 yield from _texts((*path, index), name, item)
-        case str() if value:
-            yield _Text(path, name, value)
         case _:
             return
 

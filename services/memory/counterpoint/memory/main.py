@@ -67,6 +67,9 @@ _EMBEDDING_MODEL, _RERANKER = "COUNTERPOINT_EMBEDDING_MODEL", "COUNTERPOINT_RERA
 _PR_SET_DUMPABLE = 4
 _RECORD_POOL = 4
 """Connections reserved for committer, relay and sequencer, so that writes never wait for reads."""
+_GC_OBJECTS = 10_000
+"""New objects between two runs of the garbage collector. With Python's 700 it runs twice a task, mostly over objects
+that live on in a cache."""
 
 
 class RemoteModels:
@@ -225,6 +228,7 @@ class MemoryProcess:
     def _applied(self, steps: Sequence[CommitPlan], messages: Sequence[LoggedMessage]) -> None:
         for message in messages:
             self._causes.sent_version(message.row.id, message.task_version)
+        self._causes.applied(steps)
         self._epochs.applied(steps)
         self._search.search.applied(steps)
         self._relay.sent(messages)
@@ -256,6 +260,7 @@ class MemoryProcess:
             self._ready.set()
             # Objects that exist by now live as long as the process; the garbage collector need not traverse them.
             gc.freeze()
+            gc.set_threshold(_GC_OBJECTS)
             group.create_task(self._relay.run())
             group.create_task(self._announcements.run())
             group.create_task(self._sequencer.run())

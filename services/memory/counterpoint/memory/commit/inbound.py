@@ -1,7 +1,7 @@
 """The message that a request works on: its provenance, its task's version, whether that task has ended, and the
 records that the request changes. All of it is read from the record, nothing from the request."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cachetools import LRUCache, TTLCache
@@ -97,11 +97,13 @@ class InboundMessages:
             self._ended[grant.project, grant.task] = known
         return known
 
-    def changed(self, prepared: CommitPlan) -> None:
-        """Look again whether the tasks that a commit writes have ended."""
-        for row in prepared.writes:
-            if row.store == "tasks":
-                self._ended.pop((prepared.project, row.id), None)
+    def applied(self, steps: Iterable[CommitPlan]) -> None:
+        """Take note of the states that commits have given to tasks."""
+        for step in steps:
+            for row in step.writes:
+                if row.store == "tasks":
+                    state = from_json(row.body).get("state") if row.body is not None else None
+                    self._ended[step.project, row.id] = state in ENDED
 
     async def changed_records(
         self, project: str, owned: Sequence[tuple[str, str]], unread: Sequence[Ref]

@@ -31,7 +31,9 @@ _DATABASE_BYTES = 8 * 1024**3
 _TRANSACTION_CHARS = 1_000_000
 """Size limit of one transaction: the engine buffers it several times over until its end."""
 _THREADS = 2
-_CHECKPOINT_BYTES = 1024 * 1024
+_CHECKPOINT_BYTES = 8 * 1024 * 1024
+"""Size of the write-ahead log from which it is checkpointed: a checkpoint writes the last group of rows as a whole, and
+a restart replays this much in a third of a second."""
 _M_PERTURB, _FREED_BYTE = -6, 0x5A
 """Option of glibc's `mallopt`, and the byte that freed memory is overwritten with."""
 _LONGEST_WALK = 200

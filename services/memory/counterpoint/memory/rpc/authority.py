@@ -93,11 +93,10 @@ class Authority:
             raise Denied(ErrorCode.FENCE, "the newest delivery of the message")
 
     def changed(self, plan: CommitPlan) -> None:
-        """Invalidate principals with their delegations, revocations and ends of tasks that a commit changes."""
+        """Invalidate principals with their delegations, and revocations, that a commit changes."""
         if any(row.store in ("principals", "delegations") for row in plan.writes):
             self.principals.clear()
         self.revocations.changed(plan)
-        self.causes.changed(plan)
 
 
 def require_read_set(lookup: Callable[[], ReadSet]) -> ReadSet:
