@@ -9,7 +9,7 @@ from counterpoint.developer.language.exact_forms import names_in
 from counterpoint.developer.language.kinds import DEFAULT, OWN, OWNERSHIP, Kind
 from counterpoint.developer.language.question_terms import QuestionTerms
 
-_SETTING = re.compile(r"[._]")
+_SETTING = re.compile(r"\b\w+(?:[._]\w+)+|\b[a-z]+[A-Z]\w*")
 _VALUE = r"['\"`*]{0,3}\s{0,3}[:=|]\s{0,3}[\w'\"`.-]"
 
 
@@ -46,7 +46,7 @@ def _names_owner(terms: QuestionTerms, kind: Kind, excerpts: Sequence[Excerpt]) 
 def _gives_default(terms: QuestionTerms, excerpts: Sequence[Excerpt]) -> bool:
     """Return whether a sentence gives a default, or a value, of a setting that the question names literally; also
     without such a name."""
-    settings = [name for name in names_in(terms.text) if _SETTING.search(name)]
+    settings = [name.casefold() for name in _SETTING.findall(terms.text)]
     sentences = [each.section.sentences[n].casefold() for each in excerpts for n in each.units]
     return not settings or any(
         name in text and (DEFAULT.search(text) or re.search(re.escape(name) + _VALUE, text))
