@@ -29,8 +29,9 @@ def omits(terms: QuestionTerms, compared: Sequence[Section], excerpts: Sequence[
 
 def _omits_subject(terms: QuestionTerms, compared: Sequence[Section], source: str) -> bool:
     """Return whether the question names the subject of a document by a word that no section of this one has, such as
-    the name of another system."""
-    named = {word for one in compared for word in terms.matching(one.subject)}
+    the name of another system. The words that ask for an owner or a value name none."""
+    text = OWNERSHIP.sub(" ", terms.kind.asks.sub(" ", terms.text) if terms.kind else terms.text)
+    named = {word for one in compared for word in terms.matching(one.subject)} & terms.words_in(text)
     own = [one for one in compared if one.source == source]
     return not named <= {word for each in own for word in terms.matching(each.words | each.subject)}
 
