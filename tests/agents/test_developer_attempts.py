@@ -161,6 +161,7 @@ def test_of_acts_that_worked_the_most_proven_and_then_the_last_comes_first() -> 
     [
         ({"by_kind": "person"}, ["the key", "the queue"]),
         ({"fixed_by": "nothing"}, ["the queue", "the key"]),
+        ({"shadow": True}, ["the queue", "the key"]),
         ({"by_kind": "agent"}, ["the queue", "the key"]),
         ({"evidence": "observed"}, ["the queue", "the key"]),
     ],
@@ -170,6 +171,15 @@ def test_an_act_that_something_else_superseded_since_comes_after_it(report: dict
     first = tried("the queue", task="task-1", digest="a", cosine=1.0)
     superseded = tried("the queue", "superseded", task="task-2", digest="b", cosine=0.995, **report)
     assert acts(first, superseded, tried("the key", task="task-2", digest="b", cosine=0.995)) == want
+
+
+@pytest.mark.parametrize(("cosine", "want"), [(0.85, ["the key", "the queue"]), (0.6, ["the queue", "the key"])])
+def test_an_act_counts_as_superseded_by_a_failure_about_as_similar_as_the_one_it_fixed(
+    cosine: float, want: list[str]
+) -> None:
+    first = tried("the queue", task="task-1", digest="a", cosine=0.9)
+    superseded = tried("the queue", "superseded", task="task-2", digest="b", cosine=cosine)
+    assert acts(first, superseded, tried("the key", task="task-2", digest="b", cosine=cosine)) == want
 
 
 def test_an_act_that_worked_more_often_than_it_was_superseded_stays_first() -> None:

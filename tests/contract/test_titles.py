@@ -57,6 +57,23 @@ PYTHON = 'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\n
             "settle_the_payments_of_every_partner",
             "settle_the_payments_of_every_partner: HikariPool-1 - Connection is not available",
         ),
+        (
+            'fatal: [web-4]: UNREACHABLE! => {"msg": "Failed to connect to the host via ssh: ssh: connect to host'
+            ' 10.2.3.4 port 22: Connection timed out", "unreachable": true}',
+            "patch-web",
+            "patch-web: Failed to connect to the host via ssh: ssh: … Connection timed out",
+        ),
+        (
+            'Internal error occurred: failed calling webhook "v.example": tls: failed to verify certificate: x509:'
+            " certificate signed by unknown authority",
+            "apply",
+            "apply failed: Internal error occurred: … certificate signed by unknown authority",
+        ),
+        (
+            'pods "web-7" is forbidden: exceeded quota: team-a, requested: cpu=2Gi, used: cpu=15Gi, limited: cpu=16',
+            "apply",
+            'apply failed: pods "web-7" is forbidden: exceeded quota: team-a, requested',
+        ),
     ],
 )
 def test_a_title_names_the_job_and_the_error_without_ids_paths_and_times(

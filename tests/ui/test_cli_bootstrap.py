@@ -87,7 +87,7 @@ def test_a_phase_is_done_when_memory_finds_what_it_was_given(api: Played, projec
     assert [probe["found"] for probe in phase["health"]] == [True]
     assert "--type troubleshooting" in report["attempts"]["problem"]
     assert {asked.params.get("project") for asked in api.asked} == {"orders"}
-    assert "[1/1] dags: 1 documents" in notes
+    assert "[1/1] dags: 1 document" in notes
 
 
 def test_what_memory_does_not_find_again_fails_with_the_reason(api: Played, project_folder: Path) -> None:
@@ -96,10 +96,7 @@ def test_what_memory_does_not_find_again_fails_with_the_reason(api: Played, proj
     code, report, _ = bootstrapped(api, "--phase", "dags")
     assert code == 1
     assert report["phases"][0]["status"] == "failed"
-    assert (
-        report["phases"][0]["health"][0]["problem"]
-        == "1 passages of other sources were found when searching for a line of it"
-    )
+    assert report["phases"][0]["health"][0]["problem"] == "a search for a line of it finds 1 passage of other sources"
 
 
 def test_an_index_without_the_row_fails(api: Played, project_folder: Path) -> None:

@@ -221,7 +221,7 @@ async def test_everything_can_be_done_with_the_keyboard(home: ConsoleProject, co
     await expect(page.get_by_role("button", name="Continue")).to_be_focused()
 
     await page.locator("li.need h3 a").focus()
-    for name in ("Give a document", "Override"):
+    for name in ("Add a document", "Override"):
         await page.keyboard.press("Tab")
         await expect(page.get_by_role("button", name=f"{name}: ledger.close")).to_be_focused()
     await page.keyboard.press("Enter")

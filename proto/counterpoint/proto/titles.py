@@ -10,6 +10,9 @@ _JOB_CHARS = 40
 _ENOUGH_CHARS = 60
 """Minimum length of a title shortened by whole clauses; below it the title is cut after a word."""
 _CUT = " …"
+_WRAPPING = 3
+"""Minimum number of messages around the last one, for that one to be the cause."""
+_CAUSE = re.compile(r"[A-Za-z][^\s={}\[\]:]*+ [^={}\[\]:]*+(?<!\b(?:is|of|in|at|to|by|on))(?<!\bafter|\bsince|\buntil)")
 _NOISE = re.compile(
     r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"
     r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b|\b0x(?![8c][0-9a-f]{7}\b)[0-9a-f]+\b"
@@ -65,12 +68,17 @@ def failure_title(job: str | None, error: str) -> str:
 
 
 def _clauses(text: str) -> Iterator[str]:
-    """Yield the text, the text without parentheses, then without its last clause, last two and so on.
+    """Yield the text, the text without parentheses, then of an error that wraps others the outer ones and the
+    cause, then the text without its last clause, last two and so on.
 
     Ends when only a name would be left.
     """
     yield text
     clear = whole = _clear(text)
+    *wrapping, cause = clear.split(": ")
+    if len(wrapping) >= _WRAPPING and _CAUSE.fullmatch(cause) and cause not in wrapping:
+        yield clear
+        yield from (f"{': '.join(wrapping[:kept])}:{_CUT} {cause}" for kept in range(len(wrapping) - 1, 0, -1))
     while clear:
         if clear == whole or not _NAME.search(clear):
             yield clear

@@ -28,6 +28,7 @@ from counterpoint.proto.approvals import (
 from counterpoint.proto.findings import Findings
 from counterpoint.proto.messages import Message
 from counterpoint.proto.tasks import Escalation, TaskEscalated, TaskResumed, TaskWorked
+from counterpoint.proto.words import quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +258,7 @@ def _approval(
         "spend": "a limit refused a model call",
         "proposal": f"attempt {message.attempt} is proposed",
         "web": f"attempt {message.attempt} would search the web",
-        "document": f"attempt {message.attempt} has {len(message.plans)} documents to store",
+        "document": f"attempt {message.attempt} has {quantity(len(message.plans), 'document')} to store",
     }[act.category]
     return Approval(
         approval_id=approval_id,

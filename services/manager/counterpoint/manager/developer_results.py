@@ -18,6 +18,7 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.findings import Findings
 from counterpoint.proto.messages import Message
 from counterpoint.proto.tasks import Task, TaskCompleted, TaskEscalated, TaskProposed, TaskResumed, TaskWorked
+from counterpoint.proto.words import quantity
 
 SHADOW_TEXT = "Nothing is proposed: incidents of this job are in shadow. Report what fixed it."
 
@@ -325,8 +326,8 @@ def _with_plan(message: TaskWorked) -> Findings:
 def _basis(message: TaskWorked) -> str:
     findings = message.findings
     return (
-        f"confidence {describe_confidence(message.confidence)}, {len(findings.citations)} citations, "
-        f"{len(findings.similar_attempts)} earlier attempts"
+        f"confidence {describe_confidence(message.confidence)}, {quantity(len(findings.citations), 'citation')}, "
+        f"{quantity(len(findings.similar_attempts), 'earlier attempt')}"
     )
 
 

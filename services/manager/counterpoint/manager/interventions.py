@@ -16,6 +16,7 @@ from counterpoint.proto.interventions import AmendTask, CancelTask, TaskOverridd
 from counterpoint.proto.overrides import OverrideGiven, TaskConstraint
 from counterpoint.proto.signature import signature
 from counterpoint.proto.tasks import Task, TaskCancelled, TaskDue, TaskEscalated, TaskFailed, TaskResumed
+from counterpoint.proto.words import quantity
 
 CONSTRAINTS_MAX = 100
 """Maximum number of constraints of a task."""
@@ -35,7 +36,7 @@ def on_override(history: TaskHistory, message: TaskOverridden, now: datetime) ->
         return without_effect(history, f"an override by {override.by} ({override.by_kind})")
     number, waited = history.next_attempt, history.workflow_state in ESCALATED
     constraints = _constraints(history.task, override)
-    reason = f"override by {override.by} ({override.by_kind}), {len(override.constraints)} constraints"
+    reason = f"override by {override.by} ({override.by_kind}), {quantity(len(override.constraints), 'constraint')}"
     if dropped := max(0, len(constraints) - CONSTRAINTS_MAX):
         reason += f", the {dropped} oldest of the task no longer hold"
     gate = "confidence gate bypassed" if override.confidence_override else "confidence gate applies"
@@ -174,7 +175,7 @@ def _deadline_passed(history: TaskHistory, now: datetime) -> TaskUpdate:
     deadline = history.task.deadline
     if row is None or deadline is None:
         return without_effect(history, "the deadline")
-    reason = f"the deadline {deadline.isoformat()} has passed after {len(history.attempts)} attempts"
+    reason = f"the deadline {deadline.isoformat()} has passed after {quantity(len(history.attempts), 'attempt')}"
     findings = with_attempts(history.task.findings, history.ordered_attempts)
     failed = TaskFailed(
         task_id=history.task.task_id,

@@ -14,6 +14,7 @@ from counterpoint.proto.errors import Denied, Permanent, Transient
 from counterpoint.proto.memory import Commit, Get, List
 from counterpoint.proto.sessions import STORE, SessionRecord, SessionSummary, SummarizeSession, summary_id
 from counterpoint.proto.tasks import Task
+from counterpoint.proto.words import quantity
 
 AGENT, RULES, KEY = "manager", "rules", "summary"
 SOURCE_TOKENS, SUMMARY_TOKENS = 4_000, 500
@@ -72,7 +73,7 @@ async def on_summarize(message: SummarizeSession, memory: Memory, gateway: Gatew
         **session.model_dump(exclude={"summary", "task_ids"}), task_ids=earlier, summary=made.text, by=made.by
     )
     decision = decide(
-        memory, AGENT, "session_summary", f"{len(earlier)} tasks, by {made.by}", made.reason,
+        memory, AGENT, "session_summary", f"{quantity(len(earlier), 'task')}, by {made.by}", made.reason,
         session_id=session.session_id,
     ).model_copy(update={"model": None if made.by == RULES else made.by})  # fmt: skip
     write = put(STORE, summary_id(session.session_id), summary, existing=known[0] if known else None)

@@ -12,6 +12,7 @@ from counterpoint.cli.data_folder import quiet_logs
 from counterpoint.cli.errors import Exit, UsageError
 from counterpoint.cli.options import check_id
 from counterpoint.cli.session import CommandSession
+from counterpoint.proto.words import quantity
 
 if TYPE_CHECKING:
     from counterpoint.cli.api import ApiClient
@@ -79,7 +80,8 @@ def _verify_backup(session: CommandSession, path: Path) -> Exit:
         "database_bytes": opened.database_bytes,
         "projects": projects,
     }
-    counts = f"{sum(one['commits'] for one in projects)} commits of {len(projects)} projects"
+    commits = quantity(sum(one["commits"] for one in projects), "commit")
+    counts = f"{commits} of {quantity(len(projects), 'project')}"
     verdict = f"THE AUDIT LOG IS BROKEN in {', '.join(broken)}" if broken else "complete, and its audit log is intact"
     session.show(report, lambda: f"{path}, made {opened.manifest.created_at}: {verdict}; {counts}")
     return Exit.FAILED if broken else Exit.DONE

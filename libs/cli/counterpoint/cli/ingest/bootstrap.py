@@ -15,6 +15,7 @@ from counterpoint.cli.errors import ApiError, Exit, UsageError
 from counterpoint.cli.ingest.phases import PHASES, PROVIDERS, PhaseContent, PhaseOptions, collect
 from counterpoint.cli.ingest.upload import send_with_progress
 from counterpoint.cli.session import CommandSession
+from counterpoint.proto.words import quantity
 
 if TYPE_CHECKING:
     from counterpoint.cli.api import ApiClient
@@ -89,7 +90,8 @@ def run(session: CommandSession, options: PhaseOptions, names: Sequence[str]) ->
     with session.connect() as api:
         for number, name in enumerate(names or PHASES, 1):
             found = collect(name, options, Path.cwd(), os.environ)
-            size = f"{len(found.documents)} documents" + (f", {len(found.providers)} packages" * (name == PROVIDERS))
+            packages = f", {quantity(len(found.providers), 'package')}" if name == PROVIDERS else ""
+            size = quantity(len(found.documents), "document") + packages
             session.note(f"[{number}/{len(names or PHASES)}] {name}: {size}")
             phase = _phase(session, api, name, found)
             phases.append(phase)
@@ -142,7 +144,8 @@ def _probes(api: "ApiClient", project: str | None, documents: "Sequence[SourceFi
         body = {"text": text, "k": 10}
         hits = api.post("/v1/search", body, project=project)["items"]
         found = any(hit.get("source") == one.source for hit in hits)
-        problem = None if found else f"{len(hits)} passages of other sources were found when searching for a line of it"
+        others = quantity(len(hits), "passage")
+        problem = None if found else f"a search for a line of it finds {others} of other sources"
         probes.append(SearchProbe(f"passages of {one.source}", found, problem))
     return probes
 
@@ -163,7 +166,7 @@ def _rows(api: "ApiClient", project: str | None, found: PhaseContent) -> list[Se
         row = found.providers[at]
         items = api.get("/v1/providers", package=row.package, project=project)["items"]
         known = any(item.get("package_version") == row.package_version for item in items)
-        problem = None if known else f"{len(items)} rows, none of version {row.package_version}"
+        problem = None if known else f"{quantity(len(items), 'row')}, none of version {row.package_version}"
         probes.append(SearchProbe(f"{row.package} in the provider index", known, problem))
     return probes
 

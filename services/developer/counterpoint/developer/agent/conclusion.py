@@ -15,6 +15,7 @@ from counterpoint.developer.policies.proposals import Proposal, is_left_out
 from counterpoint.developer.policies.results import AnswerResult, Conclusion, ProposalResult, Result, conclusion_of
 from counterpoint.proto.findings import Citation, Findings
 from counterpoint.proto.tasks import TaskDelegated
+from counterpoint.proto.words import quantity
 
 _TITLES = {
     "cause": "Likely cause",
@@ -58,7 +59,7 @@ def _result(rules: Conclusion, proposal: Proposal, run: Investigation) -> Result
     if proposal.reason:
         caveats.append(proposal.reason)
     findings = findings_of(rules.evidence, proposal.citations, tuple(caveats), proposal.next_steps, proposal.likelihood)
-    turns = f"{len(run.turns)} turns of {run.model}"
+    turns = f"{quantity(len(run.turns), 'turn')} of {run.model}"
     if isinstance(rules.result, ProposalResult):
         own = f"the rules propose: {rules.result.proposal.tried[:200]}"
         return ProposalResult(proposal, f"{rules.assessment.reasoning}; proposed after {turns}; {own}", findings)

@@ -19,6 +19,7 @@ from counterpoint.developer.policies.results import AnswerResult, Conclusion, Re
 from counterpoint.developer.policies.task_plan import task_plan
 from counterpoint.proto.findings import Findings
 from counterpoint.proto.tasks import TaskDelegated
+from counterpoint.proto.words import quantity
 
 
 def _problem(statement: Statement, evidence: Evidence) -> str | None:
@@ -107,7 +108,7 @@ def _result(
     caveats = [f"what is marked as such was written by {written.by}; the quoted texts are those of memory"]
     if run.cut:
         caveats.append(f"statements of the model that memory does not support were left out: {run.cut}")
-    turns = f"; a plan after {len(run.turns)} turns of {written.by}"
+    turns = f"; a plan after {quantity(len(run.turns), 'turn')} of {written.by}"
     if isinstance(rules, StopResult) and rules.code == "no_provider":
         stop = no_provider(message, evidence, written)
         return replace(stop, reasoning=stop.reasoning + turns, findings=_noted(stop.findings, caveats))

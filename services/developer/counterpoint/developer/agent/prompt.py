@@ -10,6 +10,7 @@ from counterpoint.developer.agent.readings import Reading
 from counterpoint.developer.agent.tools import TOOLS
 from counterpoint.developer.evidence.attempts import truncate
 from counterpoint.proto.tasks import TaskDelegated
+from counterpoint.proto.words import quantity
 
 PROMPT_CHARS = 48_000
 """Maximum characters of the results of tools in one prompt. The newest are shown first, and none is cut."""
@@ -106,7 +107,9 @@ def _results(
             continue
         text = "\n\n".join(reading.shown(place[reading.key]) for reading in readings) or "nothing was found"
         left -= len(text)
-        texts.append(text if left >= 0 else f"left out, since newer results take its place: {len(readings)} readings")
+        texts.append(
+            text if left >= 0 else f"left out, since newer results take its place: {quantity(len(readings), 'reading')}"
+        )
     return texts[::-1]
 
 

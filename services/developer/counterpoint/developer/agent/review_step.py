@@ -12,6 +12,7 @@ from counterpoint.proto.errors import Denied, Permanent, Transient
 from counterpoint.proto.memory import Commit, Get, Write
 from counterpoint.proto.messages import Shape
 from counterpoint.proto.tasks import TaskDelegated
+from counterpoint.proto.words import quantity
 
 KEY = "judge"
 """The key of the call and the name of the step."""
@@ -65,5 +66,5 @@ async def _review(message: TaskDelegated, memory: Memory, conclusion: Conclusion
     model, objections = reply.usage.model, objections_of(storable(reply.text), message, conclusion)
     if objections is None:
         return ModelReview(model=model, note=f"the reply of {model} could not be used")
-    said = f"{model} has {len(objections)} objections" if objections else f"{model} has no objection"
+    said = f"{model} has {quantity(len(objections), 'objection')}" if objections else f"{model} has no objection"
     return ModelReview(model=model, objections=objections, note=said)

@@ -28,6 +28,7 @@ from counterpoint.proto.errors import Denied, Permanent, Transient
 from counterpoint.proto.line import ActionKind
 from counterpoint.proto.memory import Commit, Get, Write
 from counterpoint.proto.tasks import TaskDelegated
+from counterpoint.proto.words import quantity
 
 CALL_SHARE = 0.375
 """Maximum share of the time limit that one call may take."""
@@ -182,7 +183,7 @@ class InvestigationRunner:
         thought = f"{turn.hypothesis}; would tell: {turn.would_tell}" if turn.would_tell else turn.hypothesis
         reasoning = without_links(thought) or "the model gave no hypothesis"
         if turn.looks:
-            decision = without_links(f"{turn.call}: {len(self._looked[-1])} readings")
+            decision = without_links(f"{turn.call}: {quantity(len(self._looked[-1]), 'reading')}")
             return _StepText("search", kind, decision, reasoning, model=after.model)
         if after.ending != "proposed":
             decision = f"cannot be used: {turn.problem_in_short}"

@@ -95,6 +95,11 @@ class EarlierAttempt:
         return self.trusted and self.attempt.evidence == "reported"
 
     @property
+    def is_superseded(self) -> bool:
+        """Whether something else is reported to have ended its failure."""
+        return self.attempt.outcome == SUPERSEDED and self.attempt.fixed_by != "nothing"
+
+    @property
     def day(self) -> str:
         """The day of its outcome, else of the attempt."""
         return (self.attempt.decided_at or self.attempt.at).date().isoformat()
@@ -152,7 +157,7 @@ def rank_attempts(
             pair.in_task,
         )
         for pair in pairs
-        if pair.in_task or (pair.incident in shown and (pair.is_shared or pair.is_superseded))
+        if pair.in_task or (pair.incident in shown and pair.has_outcome)
     ]
     place = {name: n for n, name in enumerate(ranked)}
 
@@ -238,14 +243,14 @@ class _Pair:
         return incident_of(self.attempt, self.failure)
 
     @property
-    def is_shared(self) -> bool:
-        """Whether it counts for other tasks."""
-        return self.attempt.outcome not in NO_OUTCOME and not self.attempt.shadow
+    def has_outcome(self) -> bool:
+        """Whether its act was proposed, and it is known whether that ended the failure."""
+        return self.attempt.outcome != "unknown" and not self.attempt.shadow
 
     @property
-    def is_superseded(self) -> bool:
-        """Whether another act is reported to have ended its failure."""
-        return self.attempt.outcome == SUPERSEDED and not self.attempt.shadow
+    def is_shared(self) -> bool:
+        """Whether it counts for other tasks."""
+        return self.has_outcome and self.attempt.outcome != SUPERSEDED
 
 
 def _pairs(current: Failure, task_id: str, memory: AttemptResults) -> list[_Pair]:

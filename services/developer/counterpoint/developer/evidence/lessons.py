@@ -7,7 +7,6 @@ from math import prod
 from counterpoint.developer.evidence.attempts import FINDINGS_LIMIT, EarlierAttempt, truncate
 from counterpoint.developer.evidence.likeness import RECOGNISED, SAME_JOB_SAME_TEMPLATE
 from counterpoint.developer.excerpts.passages import is_same_text
-from counterpoint.proto.attempts import SUPERSEDED
 
 SIMILAR_SUCCESS_LIKENESS = 0.5
 """Minimum likeness of an earlier success that counts in the confidence score."""
@@ -15,6 +14,9 @@ OFFER_LIKELIHOOD = 0.3
 """Minimum likelihood of an offered act. Below it four of five earlier failures have another cause."""
 UNCONFIRMED_MAX = 0.6
 """Maximum likelihood of an act without a trusted report of success."""
+
+SUPERSEDED_SHARE = 0.8
+"""Minimum share of the likeness of what an act fixed, for other acts that superseded it to come before it."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +83,10 @@ class Lesson:
 
     @property
     def is_superseded(self) -> bool:
-        """Whether trusted principals reported of this failure that something else had fixed it, as often as that this
-        act had."""
-        times = sum(
-            one.confirmed and one.recognised and one.attempt.outcome == SUPERSEDED and one.attempt.fixed_by != "nothing"
-            for one in self.attempts
-        )
-        return times > 0 and times >= len(self.proofs)
+        """Whether trusted principals reported that something else had fixed it, for failures about as similar and as
+        many as those that it fixed."""
+        superseded = sum(one.likeness for one in self.attempts if one.confirmed and one.is_superseded)
+        return superseded > 0 and superseded >= SUPERSEDED_SHARE * sum(one.likeness for one in self.proofs)
 
     @property
     def proofs(self) -> tuple[EarlierAttempt, ...]:

@@ -15,6 +15,7 @@ from counterpoint.developer.policies.proposals import is_agent_override, is_left
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.overrides import OverrideGiven
 from counterpoint.proto.tasks import TaskDelegated
+from counterpoint.proto.words import quantity
 
 WAIVING_KINDS = frozenset({"agent", "person", "calling_llm", "human"})
 """Kinds of principals whose override replaces the confidence gate."""
@@ -69,7 +70,7 @@ def assess(message: TaskDelegated, evidence: Evidence, calibration: Calibration)
     assessed = confidence_of(inputs)
     reasoning = (
         f"confidence {assessed.score:.2f} ({assessed.band}): similarity {inputs.rag_similarity:.2f}, "
-        f"{inputs.rag_hits} sources, provider {_word(inputs.provider_exists)}, "
+        f"{quantity(inputs.rag_hits, 'source')}, provider {_word(inputs.provider_exists)}, "
         f"similar success {_word(inputs.similar_dag)}"
     )
     answering = _procedures(message, evidence) if message.lane == "investigate" else ()

@@ -16,6 +16,7 @@ from counterpoint.proto.messages import Id, Shape, Time
 from counterpoint.proto.overrides import OverrideGiven
 from counterpoint.proto.tasks import TaskDelegated, TaskWorked
 from counterpoint.proto.titles import title_of
+from counterpoint.proto.words import quantity
 
 AGENT = "developer"
 JUDGE = "judge"
@@ -57,7 +58,7 @@ def opening_commit(message: TaskDelegated, memory: Memory, conclusion: Conclusio
         AGENT,
         "search",
         "; ".join(evidence.searched_for),
-        result=f"{len(evidence.found)} passages, {len(evidence.attempts)} earlier attempts",
+        result=f"{quantity(len(evidence.found), 'passage')}, {quantity(len(evidence.attempts), 'earlier attempt')}",
         after=message.after,
     )
     assess = act(

@@ -82,7 +82,8 @@ def weaknesses(confidence: Confidence) -> tuple[str, ...]:
         return ()
     texts = [f"confidence is {confidence.band} ({confidence.score:.2f})"]
     if inputs.rag_hits < ENOUGH_HITS:
-        texts.append(f"{inputs.rag_hits} of {ENOUGH_HITS} independent trusted sources are relevant")
+        verb = "is" if inputs.rag_hits == 1 else "are"
+        texts.append(f"{inputs.rag_hits} of {ENOUGH_HITS} independent trusted sources {verb} relevant")
     if inputs.rag_similarity < HIGH:
         texts.append(f"the best of them matches by {inputs.rag_similarity:.2f}")
     if inputs.provider_exists is False:

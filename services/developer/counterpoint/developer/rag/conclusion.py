@@ -13,6 +13,7 @@ from counterpoint.developer.rag.generate import render_draft
 from counterpoint.developer.rag.run import Run
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.tasks import Need, TaskDelegated
+from counterpoint.proto.words import quantity
 
 
 def conclude_run(message: TaskDelegated, evidence: Evidence, run: Run) -> Conclusion:
@@ -31,7 +32,8 @@ def conclude_run(message: TaskDelegated, evidence: Evidence, run: Run) -> Conclu
     if caveats or run.draft.declined:
         assessment = replace(assessment, confidence=below_high(confidence))
     rewritten = f"; found after the question was rewritten ({run.rewrites})" if run.rewrites else ""
-    reasoning = f"{grade.reason}{rewritten}; {len(run.draft.sentences)} sentences by {run.draft.by}, each checked"
+    sentences = quantity(len(run.draft.sentences), "sentence")
+    reasoning = f"{grade.reason}{rewritten}; {sentences} by {run.draft.by}, each checked"
     findings = findings_of(evidence, citations, (*_fallback_caveats(run), *run.notes))
     answer = AnswerResult(under_caveats(caveats, text), reasoning, findings)
     return conclusion_of(message.task, evidence, assessment, answer)

@@ -36,6 +36,7 @@ from counterpoint.proto.errors import Denied, Permanent, Transient
 from counterpoint.proto.line import ActionKind
 from counterpoint.proto.memory import Commit, Get, Write
 from counterpoint.proto.tasks import TaskDelegated
+from counterpoint.proto.words import quantity
 
 _KINDS: dict[Node, ActionKind] = {
     "route": "route", "retrieve": "search", "evaluate": "assess", "generate": "generate", "validate": "validate",
@@ -206,7 +207,7 @@ class StepRunner:
             run = routing.without_permit(self._message, run) or await self._leads(run)
         texts = " | ".join((query.text, *query.also))
         reason = f"{query.why}: {texts}" if query.why else f"searched for: {texts}"
-        counts = f"{len(found)} passages, {len(self.evidence.attempts)} earlier attempts"
+        counts = f"{quantity(len(found), 'passage')}, {quantity(len(self.evidence.attempts), 'earlier attempt')}"
         return _StepResult(transitions.after_retrieve(run, found), counts, reason)
 
     async def _leads(self, run: Run) -> Run:
@@ -242,7 +243,8 @@ class StepRunner:
     async def _generate(self, run: Run) -> _StepResult:
         draft, notes = await self._draft(run)
         after = transitions.after_generate(run.with_notes(*notes), draft)
-        reason = f"{len(draft.sentences)} sentences with {len(draft.citations)} citations, by {draft.by}"
+        sentences, citations = quantity(len(draft.sentences), "sentence"), quantity(len(draft.citations), "citation")
+        reason = f"{sentences} with {citations}, by {draft.by}"
         return _StepResult(after, "declined" if draft.declined else "drafted", reason, model=_model(draft))
 
     async def _draft(self, run: Run) -> tuple[Draft, tuple[str, ...]]:

@@ -23,6 +23,7 @@ from counterpoint.lineage.records import RunRecord
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.memory import Commit, Get, Outgoing, Write
 from counterpoint.proto.tasks import SubmitTask
+from counterpoint.proto.words import quantity
 
 AGENT = "lineage"
 
@@ -162,6 +163,7 @@ def _decisions(memory: Memory, context: IncidentContext, changes: IncidentChange
 
 
 def _reason(incident: IncidentRecord) -> str:
-    counts = f"{incident.count} flows, {len(incident.failures)} failures, {incident.affected_count} downstream"
+    flows, failures = quantity(incident.count, "flow"), quantity(len(incident.failures), "failure")
+    counts = f"{flows}, {failures}, {incident.affected_count} downstream"
     end = f", {incident.ending.value} {incident.closed_by}" if incident.ending else ""
     return f"{incident.incident_id}: {counts}{end}"

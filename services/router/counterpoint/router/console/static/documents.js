@@ -1,4 +1,4 @@
-// Documents given by a person: files that are chosen or dropped become memory.
+// Documents of a person: files that are chosen or dropped become memory.
 
 import { send } from "./api.js";
 import { h, replace } from "./dom.js";
@@ -8,8 +8,8 @@ import { ask, errorBox, field, notice } from "./notices.js";
 const LIMIT_BYTES = 11 * 1024 * 1024;
 const KINDS = { added: "good", replaced: "good", unchanged: "quiet", quarantined: "warn", refused: "bad", deleted: "quiet" };
 
-/** Ask for files, and give them. `reason` says what is needed. */
-export async function giveDocuments(reason = null, files = []) {
+/** Ask for files, and add them. `reason` says what is needed. */
+export async function addDocuments(reason = null, files = []) {
   let chosen = [...files];
   const names = h("ul");
   const list = () => replace(names, chosen.map((file) => h("li", null, `${file.name}, ${bytes(file.size)}`)));
@@ -20,17 +20,17 @@ export async function giveDocuments(reason = null, files = []) {
   const results = h("div", { role: "status" });
   let done = false;
   await ask({
-    title: "Give a document",
+    title: "Add a document",
     body: [reason ? h("p", null, reason) : null, target, results],
-    confirm: "Give",
+    confirm: "Add",
     act: async () => {
       if (!chosen.length) throw { title: "No file", message: "Choose a file, or drop one." };
-      const given = await ingest(chosen);
+      const added = await ingest(chosen);
       done = true;
-      const bad = given.filter(({ status }) => status === "refused" || status === "quarantined");
-      replace(results, resultList(given));
-      if (bad.length) throw { title: `${bad.length} of ${given.length} not searchable`, problems: bad.map(({ source, problem }) => ({ field: source, problem: problem ?? "was refused" })) };
-      notice(`${given.length === 1 ? given[0].source : `${given.length} documents`} can be found now. Tasks that wait for a document continue by themselves.`, "good");
+      const bad = added.filter(({ status }) => status === "refused" || status === "quarantined");
+      replace(results, resultList(added));
+      if (bad.length) throw { title: `${bad.length} of ${added.length} not searchable`, problems: bad.map(({ source, problem }) => ({ field: source, problem: problem ?? "was refused" })) };
+      notice(`${added.length === 1 ? added[0].source : `${added.length} documents`} can be found now. Tasks that wait for a document continue by themselves.`, "good");
     },
   });
   return done;
@@ -68,18 +68,18 @@ export function acceptDrops(element, onFiles) {
   });
 }
 
-/** Give dropped files at once, and say what became of them. */
-export async function giveDropped(files) {
+/** Add dropped files at once, and show the result of each. */
+export async function addDropped(files) {
   try {
-    const given = await ingest(files);
-    for (const { source, status, problem } of given) notice(`${source}: ${status}${problem ? `, ${problem}` : ""}`, KINDS[status] ?? "info");
+    const added = await ingest(files);
+    for (const { source, status, problem } of added) notice(`${source}: ${status}${problem ? `, ${problem}` : ""}`, KINDS[status] ?? "info");
   } catch (error) {
     await ask({ title: "The documents were not taken", body: [errorBox(error)], confirm: "Close" });
   }
 }
 
-function resultList(given) {
-  return h("ul", null, given.map(({ source, status, chunks, problem }) => h("li", null, source, " ", badge(status, KINDS[status]), chunks ? ` ${chunks} passages` : "", problem ? ` ${problem}` : "")));
+function resultList(added) {
+  return h("ul", null, added.map(({ source, status, chunks, problem }) => h("li", null, source, " ", badge(status, KINDS[status]), chunks ? ` ${chunks} ${chunks === 1 ? "passage" : "passages"}` : "", problem ? ` ${problem}` : "")));
 }
 
 function base64(file) {

@@ -2,7 +2,7 @@
 
 import { all, get } from "./api.js";
 import { h } from "./dom.js";
-import { giveDocuments } from "./documents.js";
+import { addDocuments } from "./documents.js";
 import { age, badge, when } from "./format.js";
 import * as interventions from "./interventions.js";
 import { keyed } from "./keyed.js";
@@ -82,7 +82,7 @@ function actions(entry, act) {
     buttons.push(act("worked", "It worked", () => interventions.reportOutcome(entry, "succeeded"), true));
     buttons.push(act("failed", "It did not help", () => interventions.reportOutcome(entry, "failed")));
   }
-  if (entry.waits === "documents" && may("ingest")) buttons.push(act("document", "Give a document", () => giveDocuments(needOf(entry)), true));
+  if (entry.waits === "documents" && may("ingest")) buttons.push(act("document", "Add a document", () => addDocuments(needOf(entry)), true));
   if (entry.task_id && entry.waits !== "change" && may("override")) buttons.push(act("override", "Override", () => interventions.override(entry), primary === "override"));
   if (primary !== "outcome" && primary !== "change" && primary !== "approval" && may("report")) buttons.push(act("report", "Report the outcome", () => interventions.reportOutcome(entry)));
   return buttons.length ? buttons : h("span", { class: "quiet" }, "You may read this, and not decide it.");

@@ -50,7 +50,7 @@ function servicesOf(found) {
       { label: "Streams", cell: (row) => row.consumers.map((each) => each.stream).join(", ") || "–", wide: true },
     ], found.services, { caption: "Messages that wait for each service" }),
     h("dl", { class: "facts" },
-      h("dt", null, "Not yet on the bus"), h("dd", null, `${number(found.pending_messages)} messages`),
+      h("dt", null, "Not yet on the bus"), h("dd", null, `${number(found.pending_messages)} ${found.pending_messages === 1 ? "message" : "messages"}`),
       h("dt", null, "Memory since"), h("dd", null, when(found.since)),
       h("dt", null, "Embedding model"), h("dd", null, found.embedding_model)));
 }

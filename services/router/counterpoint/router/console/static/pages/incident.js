@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { confidencePicture } from "../confidence.js";
-import { giveDocuments } from "../documents.js";
+import { addDocuments } from "../documents.js";
 import { h, link, replace } from "../dom.js";
 import { downstreamGraph } from "../downstream.js";
 import { stream } from "../event_stream.js";
@@ -119,7 +119,7 @@ class TaskView {
         asks && may("report") ? act("What did you change?", () => interventions.answerChange(shown), "primary") : null,
         !ended && may("report") ? act("Report the outcome", () => interventions.reportOutcome(shown), task.waiting_for === "outcome" ? "primary" : null) : null,
         !ended && may("override") ? act("Override", () => interventions.override(shown)) : null,
-        task.waiting_for === "documents" && !ended && may("ingest") ? act("Give a document", () => giveDocuments(task.escalation?.needs.find(({ kind }) => kind === "document")?.what ?? null)) : null,
+        task.waiting_for === "documents" && !ended && may("ingest") ? act("Add a document", () => addDocuments(task.escalation?.needs.find(({ kind }) => kind === "document")?.what ?? null)) : null,
         !ended && may("submit", "override") ? act("Cancel the task", () => interventions.cancel(shown)) : null,
         ["postmortem", "runbook"].map((form) => h("button", { type: "button", onclick: () => interventions.showDraft(shown, form) }, `Draft a ${form}`))),
     ];
@@ -132,7 +132,7 @@ class TaskView {
         [
           { label: "Attempt", cell: ({ attempt }) => attempt },
           { label: "Tried", wide: true, cell: ({ tried }) => tried },
-          { label: "Outcome", cell: ({ outcome, evidence }) => [outcomeBadge(outcome), h("div", null, h("small", null, evidence))] },
+          { label: "Outcome", cell: ({ outcome, evidence }) => [outcomeBadge(outcome), h("div", null, outcome === "unknown" ? null : h("small", null, evidence))] },
           { label: "By", cell: ({ by }) => by },
           { label: "When", cell: ({ at }) => age(at) },
           { label: "Note", wide: true, cell: ({ note }) => note ?? "" },
@@ -145,7 +145,7 @@ class TaskView {
         [
           { label: "Earlier attempt", wide: true, cell: ({ summary, tried }) => summary ?? tried },
           { label: "Likely the same", numeric: true, cell: ({ likelihood }) => (likelihood === undefined || likelihood === null ? "–" : likelihood.toFixed(2)) },
-          { label: "Outcome", cell: ({ outcome, evidence }) => [outcomeBadge(outcome), h("div", null, h("small", null, evidence))] },
+          { label: "Outcome", cell: ({ outcome, evidence }) => [outcomeBadge(outcome), h("div", null, outcome === "unknown" ? null : h("small", null, evidence))] },
           { label: "By", cell: ({ by }) => by },
           { label: "When", cell: ({ when }) => age(when) },
           { label: "Because", wide: true, cell: ({ because }) => because.join("; ") },

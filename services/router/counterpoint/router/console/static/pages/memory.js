@@ -185,7 +185,7 @@ function documentsSection(query, signal) {
       (cursor) => get("/v1/documents", { limit: 25, cursor, root: root.value }, { signal }),
       (items) => (items.length ? table([
         { label: "Source", cell: (row) => itemLink(row.source, row.source), wide: true },
-        { label: "Title", cell: (row) => row.title, wide: true },
+        { label: "Title", cell: (row) => (row.title === row.source ? "" : row.title), wide: true },
         { label: "Type", cell: (row) => row.type },
         { label: "Passages", cell: (row) => number(row.chunks), numeric: true },
         { label: "Trust", cell: (row) => [INTEGRITY[row.integrity] ?? row.integrity, row.quarantined ? badge("quarantined", "warn") : null, row.untrusted ? badge("untrusted", "warn") : null] },

@@ -1,7 +1,7 @@
 // What is open, what needs a person, and what is being decided right now.
 
 import { get } from "../api.js";
-import { acceptDrops, giveDocuments, giveDropped } from "../documents.js";
+import { acceptDrops, addDocuments, addDropped } from "../documents.js";
 import { decisionLog } from "../decision_log.js";
 import { h, replace } from "../dom.js";
 import { age, badge, empty, number, section } from "../format.js";
@@ -51,16 +51,16 @@ export async function show(main, parameters, signal) {
 
   const from = Number.parseInt(parameters.query.get("from") ?? "", 10);
   const log = decisionLog({ from: Number.isSafeInteger(from) ? from : null, filter: parameters.query.get("filter") ?? "", signal, onDecision: () => refresh.request() });
-  const give = may("ingest") ? h("button", { type: "button", onclick: () => giveDocuments() }, "Give a document") : null;
+  const add = may("ingest") ? h("button", { type: "button", onclick: () => addDocuments() }, "Add a document") : null;
   main.append(
-    h("div", { class: "row" }, h("h1", { class: "grow" }, "Now"), give),
+    h("div", { class: "row" }, h("h1", { class: "grow" }, "Now"), add),
     status,
     problem,
     h("div", { class: "now" },
       h("div", { class: "work" }, section("Needs you", lane, quiet), section("Open", openTable, nothing)),
       section("Decisions", log.element)),
   );
-  if (may("ingest")) acceptDrops(main, giveDropped);
+  if (may("ingest")) acceptDrops(main, addDropped);
   main.querySelectorAll("h2").forEach((heading) => heading.setAttribute("tabindex", "-1"));
   keyboard.keys({
     j: ["Next in the list", () => keyboard.moveFocus(main, "li.need h3 a, tbody th a, .decisions a.permalink", 1)],
