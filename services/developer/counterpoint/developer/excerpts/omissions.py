@@ -9,7 +9,7 @@ from counterpoint.developer.language.exact_forms import names_in
 from counterpoint.developer.language.kinds import DEFAULT, OWN, OWNERSHIP, Kind
 from counterpoint.developer.language.question_terms import QuestionTerms
 
-_SETTING = re.compile(r"[._]")
+_SETTING = re.compile(r"\b\w+(?:[._]\w+)+|\b[a-z]+[A-Z]\w*")
 _VALUE = r"['\"`*]{0,3}\s{0,3}[:=|]\s{0,3}[\w'\"`.-]"
 
 
@@ -29,8 +29,9 @@ def omits(terms: QuestionTerms, compared: Sequence[Section], excerpts: Sequence[
 
 def _omits_subject(terms: QuestionTerms, compared: Sequence[Section], source: str) -> bool:
     """Return whether the question names the subject of a document by a word that no section of this one has, such as
-    the name of another system."""
-    named = {word for one in compared for word in terms.matching(one.subject)}
+    the name of another system. The words that ask for an owner or a value name none."""
+    text = OWNERSHIP.sub(" ", terms.kind.asks.sub(" ", terms.text) if terms.kind else terms.text)
+    named = {word for one in compared for word in terms.matching(one.subject)} & terms.words_in(text)
     own = [one for one in compared if one.source == source]
     return not named <= {word for each in own for word in terms.matching(each.words | each.subject)}
 
@@ -46,7 +47,7 @@ def _names_owner(terms: QuestionTerms, kind: Kind, excerpts: Sequence[Excerpt]) 
 def _gives_default(terms: QuestionTerms, excerpts: Sequence[Excerpt]) -> bool:
     """Return whether a sentence gives a default, or a value, of a setting that the question names literally; also
     without such a name."""
-    settings = [name for name in names_in(terms.text) if _SETTING.search(name)]
+    settings = [name.casefold() for name in _SETTING.findall(terms.text)]
     sentences = [each.section.sentences[n].casefold() for each in excerpts for n in each.units]
     return not settings or any(
         name in text and (DEFAULT.search(text) or re.search(re.escape(name) + _VALUE, text))
