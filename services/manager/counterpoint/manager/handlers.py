@@ -16,7 +16,7 @@ from counterpoint.manager.session_summary import on_summarize
 from counterpoint.manager.sessions import session_id_of, with_task
 from counterpoint.manager.shadow import on_shadow_due
 from counterpoint.manager.task_commit import task_commit
-from counterpoint.manager.task_history import TaskHistory, read_task_history, task_history
+from counterpoint.manager.task_history import TaskHistory, read_task_history, task_history, with_spend
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import TaskUpdate, UpdateAndWrites, without_effect
 from counterpoint.manager.timers import reassessment, timer_name
@@ -85,7 +85,7 @@ class ManagerHandlers:
 
         Warnings of soft limits that its calls have reached are passed on.
         """
-        history = await read_task_history(memory, message.task_id, with_spend=True)
+        history = await with_spend(memory, await read_task_history(memory, message.task_id))
         message = self._approvals.permitted(history, message)
         update, writes = with_warnings(history, *await self._on_worked(memory, history, message))
         return self._commit(memory, history, update, message.action_id, writes=writes)
@@ -107,7 +107,7 @@ class ManagerHandlers:
 
     async def on_outcome(self, message: TaskOutcomeReported, memory: Memory) -> Commit:
         """Record the outcome of an attempt; complete the task, try again, or escalate."""
-        history = await read_task_history(memory, message.task_id, with_spend=True)
+        history = await with_spend(memory, await read_task_history(memory, message.task_id))
         update = remember_report(history, message, memory.now) or outcomes.on_outcome(
             history, message, memory.now, self.limits
         )
@@ -123,7 +123,7 @@ class ManagerHandlers:
         """Act on the decision on an approval. Raises `Permanent` for a message without a task."""
         if message.task_id is None:
             raise Permanent(ErrorCode.INVALID_MESSAGE, (Problem(field="task_id", problem="is missing"),))
-        history = await read_task_history(memory, message.task_id, with_spend=True)
+        history = await with_spend(memory, await read_task_history(memory, message.task_id))
         update, writes = await self._approvals.on_decided(memory, history, message)
         return self._commit(memory, history, update, history.task.last_action_id, writes=writes)
 
@@ -146,7 +146,7 @@ class ManagerHandlers:
 
     async def on_due(self, message: TaskDue, memory: Memory) -> Commit:
         """Handle a due timer of the task."""
-        history = await read_task_history(memory, message.task_id, with_spend=True)
+        history = await with_spend(memory, await read_task_history(memory, message.task_id))
         if message.timer == "tool_refused":
             update, writes = await self._approvals.on_tool_refused(memory, history)
             return self._commit(memory, history, update, history.task.last_action_id, writes=writes)

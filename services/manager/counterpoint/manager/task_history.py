@@ -75,21 +75,15 @@ def task_history(task: Item, attempts: Sequence[Item]) -> TaskHistory:
     return TaskHistory(record(task, Task), task, {attempt.attempt: (attempt, item) for attempt, item in known})
 
 
-async def read_task_history(memory: Memory, task_id: str, *, with_spend: bool = False) -> TaskHistory:
-    """Read the history of a task. Raises `Transient` when the task has no record yet.
-
-    The spending of a live task is complete without a record when no model was called.
-    """
+async def read_task_history(memory: Memory, task_id: str) -> TaskHistory:
+    """Read the history of a task. Raises `Transient` when the task has no record yet."""
     attempts = List(store="attempts", task_id=task_id, ascending=True, limit=1000)
-    spend = [Get(store="spend", id=task_id)] if with_spend else []
-    tasks, first, *spending = await memory.query(Get(store="tasks", id=task_id), attempts, *spend)
+    tasks, first = await memory.query(Get(store="tasks", id=task_id), attempts)
     if not tasks.items:
         raise Transient(f"task {task_id} has no record yet", retry_after_s=RETRY_UNKNOWN_S)
     known = [item async for page in memory.pages(attempts, first) for item in page.items]
-    history = await _with_plans(memory, task_history(tasks.items[0], known))
-    spent = [item for answer in spending for item in answer.items]
-    if spent and not history.workflow_state.ended:
-        history = replace(history, spend=record(spent[0], SpendRecord), spend_item=spent[0])
+    history = task_history(tasks.items[0], known)
+    history = await _with_plans(memory, history)
     pending = history.task.approval
     item = await memory.get(APPROVALS, pending.approval_id) if pending else None
     return replace(history, approval=(record(item, Approval), item)) if item else history
@@ -105,3 +99,11 @@ async def _with_plans(memory: Memory, history: TaskHistory) -> TaskHistory:
         return replace(history, plans={item.id: (plan, item) for item, plan in readable(found.items, PlanRecord)})
     item = await memory.get(PLANNER_MEMORY, task_id)
     return replace(history, plan_note=(record(item, PlanNote), item)) if item else history
+
+
+async def with_spend(memory: Memory, history: TaskHistory) -> TaskHistory:
+    """Add the spending of a live task, which is complete without it when no model was called."""
+    if history.workflow_state.ended:
+        return history
+    item = await memory.get("spend", history.task.task_id)
+    return replace(history, spend=record(item, SpendRecord), spend_item=item) if item else history
