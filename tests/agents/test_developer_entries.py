@@ -3,7 +3,7 @@
 import pytest
 from agents.test_developer_sections import CURVE, found
 
-from counterpoint.developer.excerpts.answers import grade_answer
+from counterpoint.developer.excerpts.answers import QuestionHits
 from counterpoint.developer.excerpts.sections import sections
 from counterpoint.developer.excerpts.selection import LACKING_MAX
 from counterpoint.developer.language.kinds import kind_of
@@ -100,16 +100,16 @@ QUEUE = ("queue-upgrade.md", "# Upgrade\n\nStop the broker, and start the new ve
 
 def test_page_is_no_answer_where_the_question_names_the_subject_of_another_page() -> None:
     own, other = "How do I let a ledger cluster sleep?", "How do I let a queue cluster sleep?"
-    likely, unlikely = (grade_answer(each, found(each, LEDGER, QUEUE), CURVE) for each in (own, other))
+    likely, unlikely = (QuestionHits(each, found(each, LEDGER, QUEUE)).grade(CURVE) for each in (own, other))
     assert likely.sufficient
     assert unlikely.probability <= LACKING_MAX
-    assert grade_answer(other, found(other, LEDGER), CURVE).probability > LACKING_MAX
+    assert QuestionHits(other, found(other, LEDGER)).grade(CURVE).probability > LACKING_MAX
 
 
 def test_number_in_the_name_of_a_page_is_no_subject() -> None:
     question = "How do I let 2 ledger clusters sleep?"
     page = ("queue-2.md", "# Queue 2\n\nStop the broker, and start the new version.\n")
-    assert grade_answer(question, found(question, LEDGER, page), CURVE).probability > LACKING_MAX
+    assert QuestionHits(question, found(question, LEDGER, page)).grade(CURVE).probability > LACKING_MAX
 
 
 def test_failure_of_another_system_is_not_answered_unless_its_message_is_quoted() -> None:
@@ -141,7 +141,7 @@ def test_default_of_a_setting_is_answered_by_a_sentence_that_gives_it(page: str,
     for name in ("slot.keep_gb", "slotKeep"):
         text = page.replace("slot.keep_gb", name)
         question = f"What is the default of {name}?"
-        made = grade_answer(question, found(question, ("slots.md", f"# Slots\n\n{text}\n")), CURVE)
+        made = QuestionHits(question, found(question, ("slots.md", f"# Slots\n\n{text}\n"))).grade(CURVE)
         assert (made.probability > LACKING_MAX) == given
 
 
