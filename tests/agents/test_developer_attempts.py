@@ -729,45 +729,52 @@ def test_what_an_earlier_error_named_and_a_cause_ruled_out_count_against() -> No
 
 
 @pytest.mark.parametrize(
-    ("error", "replaced", "contains"),
+    ("error", "replaced", "added"),
     [
         ("Cannot open archive: no route", False, False),
         ("Export failed in step seven: cannot open archive: no route (gave up)", False, True),
         ("cannot open archive", False, False),
-        ("cannot open archive: owner", True, False),
+        ("cannot open archive: mode", True, False),
         ("disk quota exceeded", True, False),
         (None, False, False),
     ],
 )
-def test_a_message_that_contains_the_earlier_one_counts_for_and_other_words_in_its_place_against(
-    error: str | None, replaced: bool, contains: bool
+def test_a_message_that_adds_words_counts_for_and_other_words_in_its_place_against(
+    error: str | None, replaced: bool, added: bool
 ) -> None:
-    earlier = failure_of_attempt(
-        Attempt.model_validate(
-            {**tried("Mount it.", digest="x").body, "error_message": "cannot open archive: no route"}
-        )
-    )
-    task = SubmitTask(kind="troubleshoot", description=QUERY, error_message=error)
-    pair = resemblance(earlier, failure_of_task(task), {}, {})
-    assert (pair.replaced > 0, bool(pair.contains)) == (replaced, contains)
-    alike = dataclasses.replace(pair, replaced=0.0, added=0.0, contains=0.0)
+    pair = _of_archive(error, QUERY)
+    assert (pair.replaced > 0, pair.added > 0) == (replaced, added)
+    alike = dataclasses.replace(pair, replaced=0.0, added=0.0)
     more, less = likeness_model().probability(pair), likeness_model().probability(alike)
-    assert (more > less, more < less) == (contains, replaced)
+    assert (more > less, more < less) == (added, replaced)
     said = reasons(pair, Circumstances())
-    assert ("contains the earlier error message" in said) == contains
     assert any("in other words" in reason for reason in said) == (0.4 <= pair.replaced < 1)
 
 
+def test_words_that_a_report_repeats_from_its_error_count_once() -> None:
+    error = "cannot open archive: no route"
+    own, repeating = _of_archive(error, "Nightly export stops."), _of_archive(error, "No route, cannot open archive.")
+    assert 0 == own.repeated < repeating.repeated
+    assert likeness_model().probability(repeating) < likeness_model().probability(own)
+    assert _of_archive(None, "No route, cannot open archive.").repeated == 0, "nothing is counted twice"
+    assert _of_archive("disk quota exceeded", "The disk quota is exceeded.").repeated == 0, "not in the earlier error"
+
+
+def _of_archive(error: str | None, description: str) -> Resemblance:
+    before = {**tried("Mount it.", digest="x").body, "error_message": "cannot open archive: no route"}
+    task = SubmitTask(kind="troubleshoot", description=description, error_message=error)
+    return resemblance(failure_of_attempt(Attempt.model_validate(before)), failure_of_task(task), {}, {})
+
+
 @given(st.lists(st.sampled_from(WORDS_OF_ERRORS), max_size=8), st.lists(st.sampled_from(WORDS_OF_ERRORS), max_size=8))
-def test_each_word_of_two_messages_is_kept_replaced_added_or_dropped_once(earlier: list[str], now: list[str]) -> None:
+def test_each_word_of_a_message_is_kept_replaced_or_added_once(earlier: list[str], now: list[str]) -> None:
     found = align(tuple(earlier), tuple(now))
     if earlier and now:
-        assert found.kept + found.replaced + found.dropped == pytest.approx(sum(map(word_weight, earlier)))
+        assert found.kept + found.replaced <= sum(map(word_weight, earlier)) + 1e-9
         assert found.kept + found.replaced + found.added == pytest.approx(sum(map(word_weight, now)))
     assert 0 <= found.replaced_share <= 1
-    assert found.contains <= (found.added > 0)
     if earlier == now:
-        assert (found.replaced, found.added, found.dropped) == (0, 0, 0)
+        assert (found.replaced, found.added) == (0, 0)
 
 
 @given(

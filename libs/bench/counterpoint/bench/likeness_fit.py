@@ -20,11 +20,11 @@ Array = npt.NDArray[np.float64]
 
 ORDERED_BY = ("coverage", "cosine", "system", "lexical", "error_lexical")
 JUDGED_BY = (
-    "lexical", "error_lexical", "no_error", "error_missing", "ruled_out", "replaced", "added", "contains",
+    "lexical", "error_lexical", "no_error", "error_missing", "ruled_out", "replaced", "added", "repeated",
 )  # fmt: skip
 """Features that separate the same fault from a near miss in every set. Meaning and system mislead in some."""
 FOLDS = 10
-RIDGE_ORDER, RIDGE_PROBABILITY = 1.0, 110.0
+RIDGE_ORDER, RIDGE_PROBABILITY = 1.0, 125.0
 _ROUNDS = 60
 
 

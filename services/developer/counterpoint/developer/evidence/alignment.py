@@ -8,21 +8,17 @@ from functools import lru_cache
 
 WORDS = 60
 """Maximum number of compared words of a message."""
-WHOLE, MORE = 0.1, 0.1
-"""A message contains another whole if it lacks less than this share of it, and says more if at least this share of its
-own words is added."""
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """The weights of the words of two messages: `kept` by the current one, `replaced` by other words, `added`, and
-    `dropped`. Longer words weigh more.
+    """The weights of the words of two messages: `kept` by the current one, `replaced` by other words, and `added`.
+    Longer words weigh more.
     """
 
     kept: float = 0.0
     replaced: float = 0.0
     added: float = 0.0
-    dropped: float = 0.0
 
     @property
     def replaced_share(self) -> float:
@@ -34,12 +30,6 @@ class Alignment:
         """ln(1 + weight) of the added words, less if the other words are replaced; 0 without a common word."""
         return math.log1p(self.added) * (1 - self.replaced_share) if self.kept else 0.0
 
-    @property
-    def contains(self) -> bool:
-        """Whether the current message contains the earlier one whole, and says more."""
-        lost = self.replaced + self.dropped
-        return lost < WHOLE * (self.kept + lost) and self.added >= MORE * (self.kept + self.added)
-
 
 @lru_cache(maxsize=2_000)
 def align(earlier: tuple[str, ...], current: tuple[str, ...]) -> Alignment:
@@ -49,8 +39,8 @@ def align(earlier: tuple[str, ...], current: tuple[str, ...]) -> Alignment:
         return Alignment()
     if set(earlier).isdisjoint(current):
         before, after = _weight(earlier), _weight(current)
-        return Alignment(0.0, min(before, after), max(0.0, after - before), max(0.0, before - after))
-    kept = replaced = added = dropped = 0.0
+        return Alignment(0.0, min(before, after), max(0.0, after - before))
+    kept = replaced = added = 0.0
     for _, start, end, its_start, its_end in SequenceMatcher(None, earlier, current, autojunk=False).get_opcodes():
         before, after = _weight(earlier[start:end]), _weight(current[its_start:its_end])
         if earlier[start:end] == current[its_start:its_end]:
@@ -58,8 +48,7 @@ def align(earlier: tuple[str, ...], current: tuple[str, ...]) -> Alignment:
             continue
         replaced += min(before, after)
         added += max(0.0, after - before)
-        dropped += max(0.0, before - after)
-    return Alignment(kept, replaced, added, dropped)
+    return Alignment(kept, replaced, added)
 
 
 def word_weight(word: str) -> float:

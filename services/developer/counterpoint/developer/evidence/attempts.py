@@ -17,6 +17,7 @@ from counterpoint.developer.evidence.likeness import (
     LikenessModel,
     Resemblance,
     likeness,
+    log_weight,
     missing_weight,
     reasons,
     shared_share,
@@ -314,7 +315,7 @@ def resemblance(
         ruled_out=float(current.rules_out),
         replaced=message.replaced_share,
         added=message.added_weight,
-        contains=float(message.contains),
+        repeated=log_weight(current.repeated_words(earlier)),
     )
 
 

@@ -31,17 +31,17 @@ _BEFORE_NUMBER = re.compile(r"\D*")
 class Failure:
     """A failure: the words of its report, its error, and where it happened.
 
-    `text` is title, description and error. `error` is the relevant part of the error message: the exception and its
-    message, else the last lines. `rules_out`: the report rules out a usual cause.
+    `text` is title, description and error; `prose` is title and description. `error` is the relevant part of the error
+    message: the exception and its message, else the last lines.
     """
 
     text: str
+    prose: str = ""
     error: str | None = None
     signature: Signature | None = None
     job: JobRef | None = None
     systems: frozenset[str] = frozenset()
     error_words: frozenset[str] = field(default=frozenset())
-    rules_out: bool = False
 
     @property
     def digest(self) -> str | None:
@@ -57,6 +57,15 @@ class Failure:
     def vague(self) -> bool:
         """Whether its error names no cause, neither in its headline nor in its last lines."""
         return self.generic and (self.error is None or signature(self.error).generic)
+
+    @cached_property
+    def rules_out(self) -> bool:
+        """Whether the report rules out a usual cause."""
+        return rules_out(self.prose)
+
+    def repeated_words(self, earlier: "Failure") -> frozenset[str]:
+        """Return the words of both messages that the report repeats in its own sentences."""
+        return content_words(self.prose) & frozenset(self.content) & frozenset(earlier.content)
 
     def same_template(self, other: "Failure") -> bool:
         """Whether both have the same error template."""
@@ -170,12 +179,12 @@ def _failure(
     words = [title if title and title not in description else None, description, cause]
     return Failure(
         text="\n".join(word[:QUERY_CHARS] for word in words if word),
+        prose=f"{title or ''}\n{description}",
         error=cause[:QUERY_CHARS] if cause else None,
         signature=signature_of_error,
         job=job,
         systems=frozenset(system.casefold() for system in systems),
         error_words=words_of_error(cause),
-        rules_out=rules_out(f"{title or ''}\n{description}"),
     )
 
 

@@ -54,9 +54,11 @@ class Resemblance:
     the earlier attempt with the report; `error_*` compare it with the error. `error_shared`: share of the earlier
     error's words in this error. `system`: same system or job. `no_error`: this failure has no error message.
 
-    Three features lower the likeness: `error_missing`, ln(1 + weight) of the earlier error's words that this error
-    lacks, `ruled_out`: this report rules out a usual cause ("although the header is set"), and `replaced`: the share of
-    the earlier message in whose place this one has other words. `added` and `contains` are of its `Alignment` too.
+    Four features lower the likeness: `error_missing`, ln(1 + weight) of the earlier error's words that this error
+    lacks, `ruled_out`: this report rules out a usual cause ("although the header is set"), `replaced`: the share of
+    the earlier message in whose place this one has other words, and `repeated`, ln(1 + weight) of the words of both
+    messages that this report repeats in its own sentences, since the search counts them twice. `added` is of the
+    `Alignment` of both messages.
     """
 
     coverage: float = 0.0
@@ -72,11 +74,11 @@ class Resemblance:
     ruled_out: float = 0.0
     replaced: float = 0.0
     added: float = 0.0
-    contains: float = 0.0
+    repeated: float = 0.0
 
 
 FEATURES = tuple(field.name for field in fields(Resemblance))
-AGAINST = frozenset({"error_missing", "ruled_out", "replaced"})
+AGAINST = frozenset({"error_missing", "ruled_out", "replaced", "repeated"})
 """Features with a negative weight; all others but `no_error` have a positive one."""
 
 
@@ -174,8 +176,6 @@ def reasons(pair: Resemblance, circumstances: Circumstances) -> tuple[str, ...]:
         texts.append("against: the message ends in other words")
     if not circumstances.template and pair.error_coverage >= LIKELY:
         texts.append(f"shares {pair.error_coverage:.0%} of the error's rare words")
-    if pair.contains and not circumstances.template:
-        texts.append("contains the earlier error message")
     if pair.coverage >= LIKELY:
         texts.append(f"shares {pair.coverage:.0%} of the report's rare words")
     if pair.cosine >= LIKELY or pair.error_cosine >= LIKELY:
@@ -202,7 +202,12 @@ def shared_share(earlier: frozenset[str], current: frozenset[str]) -> float:
 
 def missing_weight(earlier: frozenset[str], current: frozenset[str]) -> float:
     """Return ln(1 + weight) of the words of an earlier error that this one lacks."""
-    return math.log1p(sum(word_weight(word) for word in earlier - current))
+    return log_weight(earlier - current)
+
+
+def log_weight(words: frozenset[str]) -> float:
+    """Return ln(1 + weight) of words."""
+    return math.log1p(sum(map(word_weight, words)))
 
 
 def rules_out(report: str) -> bool:
