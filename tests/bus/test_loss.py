@@ -109,7 +109,7 @@ async def test_what_came_of_a_bus_that_was_wiped_since_is_not_acknowledged_to_th
 
         return told
 
-    for kind in ("ack_sync", "nak", "in_progress"):
+    for kind in ("ack", "nak", "in_progress"):
         monkeypatch.setattr(Msg, kind, noted_as(kind, getattr(Msg, kind)))
     async with alive(manager):
         await route(router, place)
@@ -122,7 +122,7 @@ async def test_what_came_of_a_bus_that_was_wiped_since_is_not_acknowledged_to_th
         # The finished message need not be in the new stream, so another one is acknowledged there.
         await eventually(lambda: router.connection.connected)
         await route(router, place)
-        await eventually(lambda: any(kind == "ack_sync" for kind, _ in said))
+        await eventually(lambda: any(kind == "ack" for kind, _ in said))
     assert all(stored_at >= wiped_at for _, stored_at in said)
 
 

@@ -54,7 +54,7 @@ _CONSUMING = (
     ("delivered", "counterpoint.bus.processor:DeliveryProcessor.handle", "before"),
     ("before_commit", "counterpoint.client.memory:Memory.step", "before"),
     ("after_commit", "counterpoint.client.memory:Memory.step", "after"),
-    ("acked", "nats.aio.msg:Msg.ack_sync", "after"),
+    ("acked", "nats.aio.msg:Msg.ack", "after"),
 )
 
 AWAITS: dict[str, Await] = {

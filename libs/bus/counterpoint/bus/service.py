@@ -254,7 +254,7 @@ class Service:
                 disposition = LeaveUnacknowledged()
             match disposition:
                 case None | Drop() | MoveToDeadLetters():
-                    await raw.ack_sync(timeout=self.settings.rpc_timeout_s)
+                    await raw.ack()
                 case Retry(delay_s):
                     await raw.nak(delay=delay_s)
                 case LeaveUnacknowledged():
