@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
@@ -46,6 +47,7 @@ def provider_of(system: str, index: Sequence[Provider]) -> Provider | None:
     return None
 
 
+@lru_cache(maxsize=4_000)
 def plain_name(name: str) -> str:
     """Return a name without case and punctuation."""
     return " ".join(re.findall(r"[a-z0-9]+", name.lower()))

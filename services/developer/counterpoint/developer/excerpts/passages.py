@@ -94,6 +94,7 @@ def is_same_text(first: str, second: str) -> bool:
     return len(shorter) >= _SHORT and len(shorter & longer) >= 0.7 * len(shorter)
 
 
+@lru_cache(maxsize=1_000)
 def _plain(text: str) -> str:
     return _MARK.sub("", " ".join(text.split())).casefold()
 

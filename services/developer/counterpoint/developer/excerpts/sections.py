@@ -39,7 +39,7 @@ class Section:
     place: int
     best: Hit
 
-    @property
+    @cached_property
     def found_hits(self) -> tuple[Hit, ...]:
         """The passages that the search found."""
         return tuple(hit for hit in self.hits if hit.item.score is not None) or (self.best,)
@@ -133,8 +133,9 @@ def mostly_documents(hits: Sequence[Hit]) -> bool:
 def sections(hits: Sequence[Hit], neighbours: Iterable[Hit] = ()) -> tuple[Section, ...]:
     """Return the sections of hits, in their order; `neighbours` are adjacent passages."""
     known = {(hit.source, hit.start): hit for hit in (*neighbours, *hits)}
-    copies = Counter(text for _, text in {(hit.source, _plain(hit.text)) for hit in known.values()})
-    known = {place: hit for place, hit in known.items() if copies[_plain(hit.text)] < COPIES}
+    plain = {place: " ".join(hit.text.split()) for place, hit in known.items()}
+    copies = Counter(text for _, text in {(source, text) for (source, _), text in plain.items()})
+    known = {place: hit for place, hit in known.items() if copies[plain[place]] < COPIES}
     places = {(hit.source, hit.start): place for place, hit in reversed(list(enumerate(hits)))}
     found: list[Section] = []
     for run in _runs(sorted(known.values(), key=lambda hit: (hit.source, hit.start))):
@@ -143,10 +144,6 @@ def sections(hits: Sequence[Hit], neighbours: Iterable[Hit] = ()) -> tuple[Secti
             best = min(among, key=lambda hit: places[hit.source, hit.start])
             found.append(Section(tuple(run), places[best.source, best.start], best))
     return tuple(sorted(found, key=lambda section: section.place))
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _cells(row: str) -> tuple[str, ...]:

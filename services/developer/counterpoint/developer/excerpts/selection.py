@@ -220,9 +220,13 @@ class Selection:
         probable = likelihood_model().probability(features, self.failure)
         return min(probable, LACKING_MAX) if self.lacks(features, excerpts) else probable
 
+    @cached_property
+    def relevance(self) -> float:
+        """The relevance of the best hit."""
+        return max(hit.relevance for each in self.ranked for hit in each.section.found_hits)
+
     def features_of(self, one: SectionCandidate, excerpts: Sequence[Excerpt]) -> dict[str, float]:
         """Return the features of the likelihood, by name."""
-        hits = [hit for each in self.ranked for hit in each.section.found_hits]
         others = [other.worth for other in self.ranked if other is not one]
         codes = self.terms.codes
         text = "\n".join(f"{each.section.headings}\n{each.text}" for each in excerpts)
@@ -231,7 +235,7 @@ class Selection:
             "ahead": covered * min(one.worth - max(others, default=one.worth), MARGIN),
             "unnamed": float(bool(codes) and first_code_in(codes, text) is None),
             "unknown": self.terms.share(self.terms.missing),
-            "relevance": max(hit.relevance for hit in hits),
+            "relevance": self.relevance,
             "covered": covered,
             **self._sentence_features(excerpts),
         }

@@ -66,8 +66,9 @@ def normalise(text: str) -> str:
 
 def first_code_in(codes: tuple[str, ...], text: str) -> str | None:
     """Return the first of the codes that is a whole word of the text."""
-    normalised = normalise(text)
-    return next((code for code in codes if re.search(rf"(?<!\w){re.escape(code)}(?!\w)", normalised)), None)
+    normalised = normalise(text) if codes else ""
+    present = (code for code in codes if code in normalised)
+    return next((code for code in present if re.search(rf"(?<!\w){re.escape(code)}(?!\w)", normalised)), None)
 
 
 def alert_in(headings: Iterable[str], failure: str) -> str | None:

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 
+from counterpoint.developer.evidence.attempts import EarlierAttempt
 from counterpoint.developer.evidence.gather import Evidence
+from counterpoint.developer.excerpts.relevance import Hit
 from counterpoint.developer.policies.results import Result, StopResult
 from counterpoint.proto.decisions import Source
 from counterpoint.proto.findings import Citation
@@ -17,13 +19,11 @@ def sources_of(result: Result, evidence: Evidence) -> tuple[Source, ...]:
 
 def cited_sources(citations: Iterable[Citation], evidence: Evidence | None) -> tuple[Source, ...]:
     """Return the cited items as sources, each once with its score, without candidates."""
-    known: list[Source] = []
+    read: tuple[Hit | EarlierAttempt, ...] = ()
     if evidence:
-        known += [hit.as_source for hit in (*evidence.owners, *evidence.answers, *evidence.found)]
-        known += [one.as_source for one in evidence.attempts]
-    scored = {(one.store, one.id, one.version): one for one in known}
+        read = (*evidence.owners, *evidence.answers, *evidence.found, *evidence.attempts)
+    known = {(one.item.store, one.item.id, one.item.version): one for one in read}
     named = dict.fromkeys((each.store, each.id, each.version) for each in citations if each.role != "candidate")
     return tuple(
-        scored.get((store, record_id, version)) or Source(store=store, id=record_id, version=version)
-        for store, record_id, version in named
+        known[item].as_source if item in known else Source(store=item[0], id=item[1], version=item[2]) for item in named
     )
