@@ -36,12 +36,12 @@ class Failure:
     """
 
     text: str
-    prose: str = ""
     error: str | None = None
     signature: Signature | None = None
     job: JobRef | None = None
     systems: frozenset[str] = frozenset()
     error_words: frozenset[str] = field(default=frozenset())
+    prose: str = ""
 
     @property
     def digest(self) -> str | None:
