@@ -3,6 +3,7 @@
 import json
 import re
 import string
+from typing import Any
 
 import pytest
 from growth import LIMIT, growth
@@ -150,6 +151,22 @@ def test_a_result_in_json_of_any_text_has_a_signature_that_can_be_stored(msg: st
     made = signature(f"FAILED! => {json.dumps({'msg': msg, 'stderr': stderr})}")
     assert "\x00" not in made.text
     made.text.encode()
+
+
+def test_a_result_inside_a_result_is_not_read_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "disk full"
+    for _ in range(9):
+        text = json.dumps({"msg": text, "error": "no"})
+    read = list[str]()
+    parse = json.JSONDecoder.raw_decode
+
+    def counted(decoder: json.JSONDecoder, result: str, start: int = 0) -> Any:
+        read.append(result)
+        return parse(decoder, result, start)
+
+    monkeypatch.setattr(json.JSONDecoder, "raw_decode", counted)
+    signature(text)
+    assert len(read) == 1
 
 
 @given(one=st.integers(1, 99_999), other=st.integers(1, 99_999), at=st.sampled_from(["{}", "{}.", "{}: x", "{}, x"]))

@@ -73,7 +73,7 @@ def headline(error: str) -> tuple[str | None, str]:
     result in JSON what it says has failed, with its codes."""
     error_class, message = _named(error)
     said = said_by_result(message)
-    if said is None or signature(said).generic:
+    if said is None or not _tells(said):
         return error_class, message
     codes = [code for code in codes_of(message) if code not in codes_of(said) and code not in _GENERIC_CODES]
     return error_class, ": ".join((said, *codes))
@@ -94,9 +94,15 @@ def said_by_result(text: str) -> str | None:
     said = [each for name in _SAID if (each := _message(result.get(name)))]
     if not said or text[end:].strip():
         return None
-    telling = [each for each in said if not signature(each).generic] or said
+    telling = list(filter(_tells, said)) or said
     before = "" if start[1] else text[: start.start()].rstrip(" :")
     return ": ".join(dict.fromkeys((before, *telling))).removeprefix(": ")
+
+
+def _tells(text: str) -> bool:
+    """Return whether a message names a cause. A result in it is not read again."""
+    error_class, message = _named(text)
+    return not _is_generic(error_class, template(message)[:TEXT_LIMIT_CHARS].strip(), codes_of(message))
 
 
 def _message(value: object) -> str:
