@@ -19,7 +19,7 @@ OUTSIDE = ProviderLimits(models=(PRICED, UNPRICED), embedding_models=(EMBEDDING,
 
 
 async def spend(house: House, project: str, task: str = "t-1") -> dict[str, Any]:
-    """What the task has spent."""
+    """Return the record of what a task has spent."""
     return await house.body(project, "spend", task) or {}
 
 

@@ -67,15 +67,15 @@ class Book(Shelf):
 
     @property
     def sent(self) -> list[dict[str, Any]]:
-        """What went out, in order."""
+        """The messages of all commits, in order."""
         return [{"type": message.type, **message.data} for commit in self.commits for message in commit.messages]
 
     def decisions(self) -> list[DecisionMade]:
-        """Those that were made, in order."""
+        """Return the decisions, in order."""
         return [DecisionMade.model_validate(said) for said in self.sent if said["type"] == DecisionMade.TYPE]
 
     def worked(self) -> TaskWorked:
-        """What it came to, once."""
+        """Return the one result of the task."""
         (only,) = (said for said in self.sent if said["type"] == WORKED)
         return TaskWorked.model_validate(only)
 

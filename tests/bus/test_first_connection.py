@@ -22,7 +22,7 @@ class Attempts:
 
 
 def finding(error: Exception) -> CheckResult:
-    """What is wrong with the server."""
+    """Return the failed check of a server that does not answer."""
     return CheckResult.failed("server", str(error), "start the server")
 
 

@@ -1,14 +1,19 @@
 """Documents for ingest, and the records of them."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from memory_service.house import House
 from memory_service.leaves import leaf_bodies
 
 from counterpoint.memory.ingest import documents
+from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.proto.errors import Transient
 from counterpoint.proto.ingest import Document, Ingested, IngestReply, IngestRequest
-from counterpoint.proto.memory import Origin
+from counterpoint.proto.memory import CommitReply, Origin
 
 SOURCE = "runbooks/pumps.md"
 
@@ -19,16 +24,33 @@ def text(word: str, sections: int = documents.STEP_WRITES * 2 + 50) -> str:
 
 
 async def reply(house: House, origin: Origin, *documents: Document) -> IngestReply:
-    """What the door answers to an ingest."""
+    """Ingest documents, and return the reply of memory."""
     request = IngestRequest(origin=origin, documents=documents)
     return IngestReply.model_validate_json(await house.door.ingest("router", request.model_dump_json().encode()))
 
 
 async def ingested(house: House, project: str, *documents: Document) -> tuple[Ingested, ...]:
-    """What became of documents that an administrator hands in."""
+    """Ingest documents as an administrator, and return the result of each."""
     answer = await reply(house, house.standing(project, principal="administrator"), *documents)
     assert answer.refusal is None, answer.refusal
     return answer.documents
+
+
+@contextmanager
+def killed_in_second_step(house: House, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the second commit of the block fail as if the process had been killed."""
+    apply, steps = house.committer.apply, 0
+
+    async def killed(step: CommitPlan) -> CommitReply:
+        nonlocal steps
+        steps += 1
+        if steps == 2:
+            raise Transient("killed")
+        return await apply(step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(house.committer, "apply", killed)
+        yield
 
 
 def document(content: str) -> Document:

@@ -9,16 +9,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from ingest.document_records import SOURCE, document, ingested, kept, leaves, reply, text
+from ingest.document_records import SOURCE, document, ingested, kept, killed_in_second_step, leaves, reply, text
 from memory_service.house import House
 
 from counterpoint.guard.policy import policy
 from counterpoint.memory.commit import pipeline
 from counterpoint.memory.ingest import document_plan, documents
-from counterpoint.memory.record.plan import CommitPlan
-from counterpoint.proto.errors import Transient
 from counterpoint.proto.ingest import Document, Ingested, IngestReply, IngestRequest, Job, JobProgress
-from counterpoint.proto.memory import CommitReply
 
 
 class TestALargeDocument:
@@ -158,18 +155,8 @@ class TestWhatIsGone:
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await ingested(house, project, self.found(SOURCE, text("seal", 450)))
-        apply, steps = house.committer.apply, 0
-
-        async def killed(step: CommitPlan) -> CommitReply:
-            nonlocal steps
-            steps += 1
-            if steps == 2:
-                raise Transient("killed")
-            return await apply(step)
-
         gone = Document(source=SOURCE, gone=True, root="file://host/docs")
-        with monkeypatch.context() as patch:
-            patch.setattr(house.committer, "apply", killed)
+        with killed_in_second_step(house, monkeypatch):
             assert (await reply(house, house.standing(project, principal="administrator"), gone)).refusal is not None
         assert (await kept(house, project))[0] is not None
         (became,) = await ingested(house, project, gone)

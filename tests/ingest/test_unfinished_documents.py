@@ -8,18 +8,16 @@ import threading
 from typing import Any
 
 import pytest
-from ingest.document_records import SOURCE, document, ingested, kept, reply, text
+from ingest.document_records import SOURCE, document, ingested, kept, killed_in_second_step, reply, text
 from ingest.pdf_files import paper
 from memory_service.house import House
 
 from counterpoint.memory.commit import pipeline
 from counterpoint.memory.ingest import documents
 from counterpoint.memory.ingest.readers import pdf, sandbox
-from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.ids import document_id
 from counterpoint.proto.ingest import Document, PutPart, PutReply
-from counterpoint.proto.memory import CommitReply
 from counterpoint.proto.messages import Blob
 
 
@@ -31,18 +29,8 @@ class TestADocumentThatIsNotFinished:
         if old is not None:
             await ingested(house, project, document(text(old)))
         known, _, _ = await kept(house, project)
-        apply, steps = house.committer.apply, 0
-
-        async def killed(step: CommitPlan) -> CommitReply:
-            nonlocal steps
-            steps += 1
-            if steps == 2:
-                raise Transient("killed")
-            return await apply(step)
-
         origin = house.standing(project, principal="administrator")
-        with monkeypatch.context() as patch:
-            patch.setattr(house.committer, "apply", killed)
+        with killed_in_second_step(house, monkeypatch):
             refusal = (await reply(house, origin, document(text("seal")))).refusal
         assert refusal is not None
         assert refusal.kind == "transient"
@@ -67,18 +55,8 @@ class TestADocumentThatIsNotFinished:
         await ingested(house, project, Document(source="other.md", text="Stays."))
         if old is not None:
             await ingested(house, project, document(text(old)))
-        apply, steps = house.committer.apply, 0
-
-        async def killed(step: CommitPlan) -> CommitReply:
-            nonlocal steps
-            steps += 1
-            if steps == 2:
-                raise Transient("killed")
-            return await apply(step)
-
         origin = house.standing(project, principal="administrator")
-        with monkeypatch.context() as patch:
-            patch.setattr(house.committer, "apply", killed)
+        with killed_in_second_step(house, monkeypatch):
             assert (await reply(house, origin, document(text("seal")))).refusal is not None
         before = await kept(house, project)
         house.restart()
@@ -151,7 +129,7 @@ async def test_documents_that_hold_their_readers_up_delay_no_text(
 
 
 class TestBytes:
-    """What memory reads itself: what it holds is judged as what a text holds."""
+    """Documents of bytes, which memory reads itself and judges like texts."""
 
     async def uploaded(self, house: House, project: str, content: bytes) -> Blob:
         origin = house.standing(project, principal="administrator")
