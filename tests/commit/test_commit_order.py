@@ -26,6 +26,17 @@ from counterpoint.proto.memory import (
 STATES = ("completed", "failed", "cancelled")
 
 
+async def set_states(house: House, project: str, state: str) -> None:
+    """Set the state of the tasks of a project in the database, past memory."""
+    async with house.superuser() as connection:
+        await connection.execute(
+            "UPDATE records SET body = jsonb_set(body, '{state}', to_jsonb($2::text)) WHERE project = $1"
+            " AND store = 'tasks'",
+            project,
+            state,
+        )
+
+
 class TestTaskOrder:
     async def handed_at(self, house: House, project: str, version: int) -> Origin:
         """The developer's message, sent when the task's record came to `version`."""
@@ -117,12 +128,7 @@ class TestTaskOrder:
         monkeypatch.setattr(house.causes, "_ended", TTLCache(100, ENDED_WITHIN_S, timer=lambda: next(clock)))
         developer = house.handed(await house.delegated(project, "t-1"))
         assert (await house.found("developer", developer, Get(store="tasks", id="t-1"))).items
-        async with house.superuser() as connection:
-            await connection.execute(
-                "UPDATE records SET body = jsonb_set(body, '{state}', '\"failed\"') WHERE project = $1"
-                " AND store = 'tasks'",
-                project,
-            )
+        await set_states(house, project, "failed")
         await house.refused("developer", developer, "ended", Get(store="tasks", id="t-1"))
 
     async def test_an_end_that_a_commit_wrote_is_known_without_reading_it(self, house: House, project: str) -> None:
@@ -130,12 +136,7 @@ class TestTaskOrder:
         manager = house.handed(await house.reported(project, "t-1"))
         ended = Write(store="tasks", id="t-1", body=task_body("t-1", "failed"), expect=1)
         await house.done("manager", manager, writes=(ended,))
-        async with house.superuser() as connection:
-            await connection.execute(
-                "UPDATE records SET body = jsonb_set(body, '{state}', '\"working\"') WHERE project = $1"
-                " AND store = 'tasks'",
-                project,
-            )
+        await set_states(house, project, "working")
         await house.refused("developer", developer, "ended", Get(store="tasks", id="t-1"))
 
     async def test_a_dead_letter_of_an_ended_task_is_kept(self, house: House, project: str) -> None:
