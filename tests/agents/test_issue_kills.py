@@ -11,6 +11,19 @@ from counterpoint.proto.issues import IssueDue
 from counterpoint.proto.tasks import TaskFailed
 
 
+async def hangs(house: IssueHouse, forge: ScriptedForge) -> bool:
+    """Deliver the due message until it ends or a call of the forge hangs, and return whether one hangs. The delivery is
+    cancelled then."""
+    (due,) = [timer for timer in house.memory.timers if timer.type == IssueDue.TYPE]
+    call, hanging = asyncio.create_task(house.deliver(due)), asyncio.create_task(forge.hangs.wait())
+    await asyncio.wait([call, hanging], return_when=asyncio.FIRST_COMPLETED)
+    has_ended = call.done()
+    call.cancel()
+    hanging.cancel()
+    await asyncio.gather(call, hanging, return_exceptions=True)
+    return not has_ended
+
+
 async def test_a_router_killed_at_any_call_opens_each_step_once(github: ScriptedForge) -> None:
     calls, ended = 0, 1
     while ended:
@@ -30,13 +43,7 @@ async def test_a_router_killed_at_any_call_opens_each_step_once(github: Scripted
                 return is_the_one
 
             github.hang = killed
-            (due,) = [timer for timer in house.memory.timers if timer.type == IssueDue.TYPE]
-            call, stopped = asyncio.create_task(house.deliver(due)), asyncio.create_task(github.hangs.wait())
-            await asyncio.wait([call, stopped], return_when=asyncio.FIRST_COMPLETED)
-            ended += not call.done()
-            call.cancel()
-            stopped.cancel()
-            await asyncio.gather(call, stopped, return_exceptions=True)
+            ended += await hangs(house, github)
             github.hang = lambda asked: False
             house.restart()
             await house.settle(2 * HOUR)
@@ -101,14 +108,7 @@ async def test_a_router_killed_at_any_call_ends_with_the_same_issue(forge: Scrip
                 return True
 
             forge.hang = killed
-            (due,) = [timer for timer in house.memory.timers if timer.type == IssueDue.TYPE]
-            call = asyncio.create_task(house.deliver(due))
-            stopped = asyncio.create_task(forge.hangs.wait())
-            await asyncio.wait([call, stopped], return_when=asyncio.FIRST_COMPLETED)
-            ended += not call.done()
-            call.cancel()
-            stopped.cancel()
-            await asyncio.gather(call, stopped, return_exceptions=True)
+            ended += await hangs(house, forge)
             forge.hang = lambda asked: False
             house.restart()
             await house.settle(2 * HOUR)
