@@ -87,6 +87,11 @@ PYTHON = 'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\n
             "apply failed: Internal error occurred: … certificate signed by unknown authority",
         ),
         (
+            "Auftrag beendet: Dateiübertragung der Nachtbestellungen: sftp: Übertragung wurde vom Server abgelehnt",
+            "lager",
+            "lager failed: Auftrag beendet: … Übertragung wurde vom Server abgelehnt",
+        ),
+        (
             'pods "web-7" is forbidden: exceeded quota: team-a, requested: cpu=2Gi, used: cpu=15Gi, limited: cpu=16',
             "apply",
             'apply failed: pods "web-7" is forbidden: exceeded quota: team-a, requested',

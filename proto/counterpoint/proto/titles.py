@@ -14,7 +14,7 @@ _TELLING_CHARS = 15
 _CUT = " …"
 _WRAPPING = 3
 """Minimum number of messages around the last one, for that one to be the cause."""
-_CAUSE = re.compile(r"[A-Za-z][^\s={}\[\]:]*+ [^={}\[\]:]*+(?<!\b(?:is|of|in|at|to|by|on))(?<!\bafter|\bsince|\buntil)")
+_CAUSE = re.compile(r"[^\W\d_][^\s={}\[\]:]*+ [^={}\[\]:]*+(?<!\b(?:is|of|in|at|to|by|on))(?<!\bafter|\bsince|\buntil)")
 _NOISE = re.compile(
     r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"
     r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b|\b0x(?![8c][0-9a-f]{7}\b|0000[0-9a-f]{4}\b)[0-9a-f]+\b"
