@@ -33,7 +33,7 @@ class Blobs:
         parts = -(-request.bytes // PART_BYTES)
         if request.content is not None:
             _check_part(request, parts)
-        screen = await self._releases.screen(project)
+        screen = await self._releases.of(project)
         async with self._database.writing(project) as connection:
             await connection.execute(_SQL["add_blob"], project, digest, request.bytes)
             known = await connection.fetchrow(_SQL["blob"], project, digest)

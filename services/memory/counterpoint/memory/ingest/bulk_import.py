@@ -122,7 +122,7 @@ class BulkImport:
 
     async def _write_once(self, origin: Origin, batch: _Batch) -> tuple[Recorded, ...]:
         store, originals = batch.store, batch.originals
-        screen = await self._releases.screen(origin.project)
+        screen = await self._releases.of(origin.project)
         label = self._policy.store_level(store)
         planned = await asyncio.to_thread(
             lambda: _without_repeats(

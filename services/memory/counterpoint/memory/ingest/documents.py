@@ -226,7 +226,7 @@ class Ingest:
         blob, content = document.blob, document.content
         if blob is not None:
             content = await self._blobs.content(origin.project, blob)
-        screen = await self._releases.screen(origin.project)
+        screen = await self._releases.of(origin.project)
         try:
             found = await asyncio.to_thread(_or_refusal, partial(_read, document, content, apart))
             pieces = await asyncio.to_thread(
@@ -269,7 +269,7 @@ class Ingest:
         first = writes[0]
         inbound = derived_id(origin.message_id, "ingest", pieces.body["sha256"], first.id, first.expect)
         origin = origin.model_copy(update={"message_id": inbound})
-        screen = await self._releases.screen(origin.project)
+        screen = await self._releases.of(origin.project)
         plan = await asyncio.to_thread(own_plan, self._policy, origin, integrity, writes, screen, memories)
         _, embedded = await self._vectors.applied(self._committer, plan)
         return embedded

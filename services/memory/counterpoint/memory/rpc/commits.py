@@ -66,7 +66,7 @@ class CommitHandler:
                 memories=replace(memories, provenance=read.with_(replaced)),
                 task_version=version,
                 owners=owners,
-                screen=await self.releases.screen(origin.project),
+                screen=await self.releases.of(origin.project),
             )
             if resend is not None:
                 retried = await self.dead_letters.message(origin.project, resend, plan.commit_id)

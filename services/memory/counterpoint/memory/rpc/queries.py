@@ -63,7 +63,7 @@ class QueryHandler:
         origin = request.origin
         if request.names:
             await self._authority.authorise(caller, origin)
-            screen = await self._releases.screen(origin.project)
+            screen = await self._releases.of(origin.project)
             names = tuple([screen.name(name) for name in request.names])
             return QueryReply(names=names).model_dump_json(exclude_none=True).encode()
         if not request.queries:
