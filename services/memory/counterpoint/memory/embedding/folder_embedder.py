@@ -1,14 +1,9 @@
 """Embedder by a user's own model, in this process: the mean of its tokens, of length 1."""
 
-import asyncio
-import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 
 from counterpoint.memory.embedding.folder import Folder, LocalModel
-from counterpoint.memory.embedding.model import WORKERS, TextContext, Vectors
+from counterpoint.memory.embedding.model import LocalEmbedder, Vectors
 from counterpoint.proto.errors import ErrorCode
 
 MAX_DIMENSIONS = 16_000
@@ -16,22 +11,19 @@ MAX_DIMENSIONS = 16_000
 _PROBE = "How long is a vector?"
 
 
-class FolderEmbedder:
+class FolderEmbedder(LocalEmbedder):
     """Unit vectors by the model of a folder, whose dimensions are read from it at construction.
 
-    `dimensions` is the required number, None for any. A text's vector depends on the text alone. Raises `Permanent` for
-    a model that cannot be loaded or has other dimensions.
+    `dimensions` is the required number, None for any. Raises `Permanent` for a model that cannot be loaded or has other
+    dimensions.
     """
 
-    is_remote = False
-
     def __init__(self, folder: Folder, dimensions: int | None = None, threads: int | None = None) -> None:
+        super().__init__(threads)
         self._model = LocalModel(folder)
         self._by_first_token = folder.by_first_token()
-        self._threads = threads or os.cpu_count() or 1
-        self._workers = ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="embed")
         self.model_id = folder.model_id
-        self.dimensions = self._vector(_PROBE).shape[0]
+        self.dimensions = self.vector(_PROBE).shape[0]
         if self.dimensions < 2 or self.dimensions > MAX_DIMENSIONS:
             output = "one number: a cross-encoder belongs in COUNTERPOINT_RERANKER"
             problem = output if self.dimensions < 2 else f"{self.dimensions} numbers, more than {MAX_DIMENSIONS}"
@@ -40,27 +32,8 @@ class FolderEmbedder:
             problem = f"{folder.path} returns vectors of {self.dimensions} dimensions, not {dimensions}"
             raise folder.fault(ErrorCode.EMBEDDING_DIMENSIONS, f"{problem} as in COUNTERPOINT_EMBEDDING_DIMENSIONS")
 
-    async def embed(self, texts: Sequence[str], context: TextContext | None = None) -> Vectors:
-        """Return the vectors of `texts`, (n, dimensions), in their order; computed in threads, so that the loop stays
-        free."""
-        loop = asyncio.get_running_loop()
-        vectors = np.empty((len(texts), self.dimensions), np.float32)
-        by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        shares = [share for n in range(self._threads) if (share := by_length[n :: self._threads])]
-        await asyncio.gather(
-            *(loop.run_in_executor(self._workers, self._fill, vectors, texts, share) for share in shares)
-        )
-        return vectors
-
-    def close(self) -> None:
-        """Stop the threads after the texts that they work on."""
-        self._workers.shutdown()
-
-    def _fill(self, vectors: Vectors, texts: Sequence[str], share: list[int]) -> None:
-        for i in share:
-            vectors[i] = self._vector(texts[i])
-
-    def _vector(self, text: str) -> Vectors:
+    def vector(self, text: str) -> Vectors:
+        """Return the vector of a text."""
         return unit(pooled(self._model.run(self._model.encode(text)), by_first_token=self._by_first_token))
 
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -60,37 +61,29 @@ class EmbeddingModel(Protocol):
         """
 
 
-class Embedder:
-    """Embeds texts as unit vectors of 384 float32; the model is loaded at the first use, or by `load`.
+class LocalEmbedder(ABC):
+    """Embeds texts in threads of this process. A text's vector depends on nothing but the text: it is the same alone
+    and among others."""
 
-    A text's vector depends on nothing but the text: it is the same alone and among others. Only the first 256 tokens of
-    a text count.
-    """
-
-    dimensions = DIMENSIONS
+    model_id: str
+    dimensions: int
     is_remote = False
 
-    def __init__(self, cache_dir: Path, threads: int | None = None, model: str = MODEL_ID) -> None:
-        self.model_id = model
-        self._cache_dir = cache_dir
+    def __init__(self, threads: int | None = None) -> None:
         self._threads = threads or os.cpu_count() or 1
-        self._loading = Lock()
         self._workers = ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="embed")
 
-    async def load(self) -> None:
-        """Load the model now; build it if it is not cached. Raises `Permanent` as `model_file` does."""
-        await asyncio.get_running_loop().run_in_executor(self._workers, self._load)
+    @abstractmethod
+    def vector(self, text: str) -> Vectors:
+        """Return the unit vector of a text, in a thread."""
 
     async def embed(self, texts: Sequence[str], context: TextContext | None = None) -> Vectors:
-        """Return the vectors of `texts`, (n, 384), in their order; computed in threads, so that the loop stays free."""
-        loop = asyncio.get_running_loop()
-        vectors = np.empty((len(texts), DIMENSIONS), np.float32)
+        """Return the vectors of `texts`, (n, dimensions), in their order; the loop stays free."""
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
         by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         # Texts of similar length go to different threads, so that all finish together.
         shares = [share for n in range(self._threads) if (share := by_length[n :: self._threads])]
-        await asyncio.gather(
-            *(loop.run_in_executor(self._workers, self._fill, vectors, texts, share) for share in shares)
-        )
+        await asyncio.gather(*(self._in_thread(self._fill, vectors, texts, share) for share in shares))
         return vectors
 
     def close(self) -> None:
@@ -98,12 +91,35 @@ class Embedder:
         self._workers.shutdown()
 
     def _fill(self, vectors: Vectors, texts: Sequence[str], share: list[int]) -> None:
-        tokenizer, session = self._load()
         for i in share:
-            # An unpaired surrogate is legal in a Python string and in JSON, but it is not a character.
-            text = texts[i].encode(errors="replace").decode()
-            ids = np.array([tokenizer.encode(text).ids], np.int64)
-            vectors[i] = session.run(["vector"], {"ids": ids})[0][0]
+            vectors[i] = self.vector(texts[i])
+
+    async def _in_thread(self, function: Callable[..., object], *args: object) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._workers, function, *args)
+
+
+class Embedder(LocalEmbedder):
+    """Embeds texts as unit vectors of 384 float32; the model is loaded at the first use, or by `load`. Only the first
+    256 tokens of a text count."""
+
+    dimensions = DIMENSIONS
+
+    def __init__(self, cache_dir: Path, threads: int | None = None, model: str = MODEL_ID) -> None:
+        super().__init__(threads)
+        self.model_id = model
+        self._cache_dir = cache_dir
+        self._loading = Lock()
+
+    async def load(self) -> None:
+        """Load the model now; build it if it is not cached. Raises `Permanent` as `model_file` does."""
+        await self._in_thread(self._load)
+
+    def vector(self, text: str) -> Vectors:
+        """Return the vector of a text; load the model at the first one."""
+        tokenizer, session = self._load()
+        # An unpaired surrogate is legal in a Python string and in JSON, but it is not a character.
+        ids = np.array([tokenizer.encode(text.encode(errors="replace").decode()).ids], np.int64)
+        return np.asarray(session.run(["vector"], {"ids": ids})[0][0], np.float32)
 
     def _load(self) -> "tuple[Tokenizer, InferenceSession]":
         with self._loading:
