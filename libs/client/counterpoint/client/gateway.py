@@ -61,6 +61,15 @@ class Embedded(Shape):
     usage: Usage
 
 
+class Prompt(Shape):
+    """The messages of a completion (each `role` and `content`), and its options; `as_json` requests one JSON object."""
+
+    messages: tuple[Mapping[str, str], ...]
+    max_tokens: int
+    temperature: float
+    as_json: bool
+
+
 class WebResult(Shape):
     """A page found by a web search. Its text is untrusted."""
 
@@ -112,20 +121,8 @@ class Gateway:
         Raises `Permanent` (`no_model`, `unknown_outcome`, `not_kept`, `key_reused`, `invalid`, `refused`),
         `Denied` (`budget`, `label`, `ended`, `expired` ...), or `Transient`.
         """
-        if self.model is None:
-            raise _not_configured(ErrorCode.NO_MODEL, "COUNTERPOINT_MODEL")
-        body = {
-            "model": self.model,
-            "messages": [dict(message) for message in messages],
-            "max_tokens": max_tokens,
-            "temperature": temperature,
-            **({"response_format": {"type": "json_object"}} if as_json else {}),
-        }
-        reply = await self._post(holder, "model", "/v1/chat/completions", body, key, deadline_s)
-        choice = reply["choices"][0]
-        return Generated(
-            text=choice["message"]["content"] or "", finish=choice["finish_reason"] or "stop", usage=_usage(reply)
-        )
+        prompt = Prompt(messages=tuple(messages), max_tokens=max_tokens, temperature=temperature, as_json=as_json)
+        return await self._complete(holder, prompt, key, deadline_s)
 
     async def embed(
         self, holder: Holder, texts: Sequence[str], *, key: str, deadline_s: float, dimensions: int | None = None
@@ -149,6 +146,20 @@ class Gateway:
             raise _not_configured(ErrorCode.WEB_UNAVAILABLE, "COUNTERPOINT_SEARCH_URL")
         reply = await self._post(holder, "web", "/v1/search", {"query": query, "count": count}, key, deadline_s)
         return WebResults.model_validate(reply)
+
+    async def _complete(self, holder: Holder, prompt: Prompt, key: str, deadline_s: float) -> Generated:
+        if self.model is None:
+            raise _not_configured(ErrorCode.NO_MODEL, "COUNTERPOINT_MODEL")
+        body = {
+            "model": self.model,
+            **prompt.model_dump(exclude={"as_json"}),
+            **({"response_format": {"type": "json_object"}} if prompt.as_json else {}),
+        }
+        reply = await self._post(holder, "model", "/v1/chat/completions", body, key, deadline_s)
+        choice = reply["choices"][0]
+        return Generated(
+            text=choice["message"]["content"] or "", finish=choice["finish_reason"] or "stop", usage=_usage(reply)
+        )
 
     async def close(self) -> None:
         """Close the connections."""

@@ -8,12 +8,12 @@ that started it: a line with a `LiveRequest` is answered by a line with a `LiveR
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from counterpoint.client.gateway import Gateway, Generated, Holder, Usage, WebResults
+from counterpoint.client.gateway import Gateway, Generated, Holder, Prompt, Usage, WebResults
 from counterpoint.client.memory import Memory
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import CounterpointError
@@ -122,7 +122,8 @@ Live = Callable[[LiveRequest], Awaitable[LiveReply]]
 
 
 class RecordedGateway(Gateway):
-    """A gateway that returns the recorded replies. It has a model or the web if the delivery called one."""
+    """A gateway that returns the recorded replies, or raises `ReplyMissing`. It has a model or the web if the delivery
+    called one."""
 
     def __init__(self, calls: Mapping[str, RecordedCall]) -> None:
         models = [call.model for call in calls.values() if call.kind == "generate"]
@@ -130,18 +131,7 @@ class RecordedGateway(Gateway):
         super().__init__("recorded", model=models[0] if models else None, searches_web=searches_web)
         self._calls = calls
 
-    async def generate(
-        self,
-        holder: Holder,
-        messages: Sequence[Mapping[str, str]],
-        *,
-        key: str,
-        deadline_s: float,
-        max_tokens: int = 1024,
-        temperature: float = 0.0,
-        as_json: bool = False,
-    ) -> Generated:
-        """Return the recorded completion. Raises `ReplyMissing`."""
+    async def _complete(self, holder: Holder, prompt: Prompt, key: str, deadline_s: float) -> Generated:
         call, response = self._reply(key)
         return Generated(
             text=response["text"], finish=response["finish"], usage=Usage(model=call.model, input_tokens=0)
@@ -173,28 +163,8 @@ class LiveGateway(RecordedGateway):
         super().__init__(calls)
         self._live = live
 
-    async def generate(
-        self,
-        holder: Holder,
-        messages: Sequence[Mapping[str, str]],
-        *,
-        key: str,
-        deadline_s: float,
-        max_tokens: int = 1024,
-        temperature: float = 0.0,
-        as_json: bool = False,
-    ) -> Generated:
-        """Return the completion of the other model. Raises `ReplyMissing`."""
-        call = TextCall.model_validate(
-            {
-                "key": key,
-                "messages": [dict(message) for message in messages],
-                "max_tokens": max_tokens,
-                "temperature": temperature,
-                "as_json": as_json,
-                "deadline_s": min(deadline_s, CALL_S),
-            }
-        )
+    async def _complete(self, holder: Holder, prompt: Prompt, key: str, deadline_s: float) -> Generated:
+        call = TextCall.model_validate({"key": key, **prompt.model_dump(), "deadline_s": min(deadline_s, CALL_S)})
         reply = await self._live(LiveRequest(call=call))
         model = self._calls[key].model if key in self._calls else str(self.model)
         return Generated(text=reply.text, finish=reply.finish, usage=Usage(model=model, input_tokens=0))
