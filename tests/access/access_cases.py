@@ -164,7 +164,7 @@ def granted(diode: ModuleType, *made_for: Any) -> Grant:
 
 
 @cache
-def standing(diode: ModuleType, asked: Any, asker: Asker | None) -> Grant:
+def standing_grant(diode: ModuleType, asked: Any, asker: Asker | None) -> Grant:
     """What a service has without a token. Raises `Denied`."""
     grant: Grant = diode.standing(policy(), asked, principal(asker) if asker else None)
     return grant
@@ -180,7 +180,7 @@ def judged(diode: ModuleType, case: Case) -> str | None:
             made_for = (case.inbound, case.audience, case.token_project, case.token_task, case.token_message)
             grant = granted(diode, *made_for, case.lives_s)
         else:
-            grant = standing(diode, asked, case.asker)
+            grant = standing_grant(diode, asked, case.asker)
     except Denied as denied:
         return denied.rule
     rule: str | None = diode.holder(grant, asked)

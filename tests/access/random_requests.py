@@ -56,7 +56,7 @@ class Walk:
             body: dict[str, Any] = {"name": f"{name}-{self.name}", "kind": asker.kind, "projects": asker.projects}
             body |= {"roles": asker.roles, **({"revoked_at": "2026-01-01T00:00:00Z"} if asker.revoked else {})}
             write = Write(store="principals", id=body["name"], body=body)
-            await self.house.done("router", self.house.standing("default", principal=PERSON), writes=(write,))
+            await self.house.apply("router", self.house.standing("default", principal=PERSON), writes=(write,))
             self.model.principals[body["name"]] = asker
         for project in self.projects:
             asked = self.house.standing(project, principal=PERSON)
@@ -73,12 +73,12 @@ class Walk:
         task = f"t-{self.begun}"
         handed = {ROUTED: await self.house.routed(project, task)}
         write = Write(store="tasks", id=task, body=task_body(task))
-        origin = self.house.handed(await self.house.reported(project, task))
-        await self.house.done("manager", origin, writes=(write,))
+        origin = self.house.delivery(await self.house.reported(project, task))
+        await self.house.apply("manager", origin, writes=(write,))
         delegated = await self.house.delegated(project, f"{task}-d")
         handed = {REPORTED: await self.house.reported(project, task), DELEGATED: delegated}
         for kind, message in handed.items():
-            origin = self.house.handed(message, lives_s=1e6)
+            origin = self.house.delivery(message, lives_s=1e6)
             assert origin.task_id is not None
             service = "developer" if kind == DELEGATED else "manager"
             token = Token(kind, service, project, origin.task_id, message, kind == DELEGATED, kind == REPORTED)
@@ -181,9 +181,9 @@ class Walk:
         token, _ = self.draw.choice(self.tokens[-2 * TASKS * len(self.projects) :])
         if (token.project, token.task) in self.model.ended:
             return
-        origin = self.house.handed(await self.house.reported(token.project, token.task))
+        origin = self.house.delivery(await self.house.reported(token.project, token.task))
         write = Write(store="tasks", id=token.task, body=task_body(token.task, "cancelled"), expect=1)
-        await self.house.done("manager", origin, writes=(write,))
+        await self.house.apply("manager", origin, writes=(write,))
         self.model.ended.add((token.project, token.task))
         await self.task(token.project)
 
@@ -194,7 +194,7 @@ class Walk:
             return
         revocation_id = revocation_ids(origin.capability or "")[0]
         write = Write(store="revocations", id=revocation_id, body={"revocation_id": revocation_id})
-        await self.house.done("router", self.house.standing(token.project, principal=PERSON), writes=(write,))
+        await self.house.apply("router", self.house.standing(token.project, principal=PERSON), writes=(write,))
         self.model.revoked.add((token.message, 60.0))
         await self.task(token.project)
 

@@ -34,9 +34,9 @@ def approval(project: str, **changes: Any) -> Write:
     return Write(store="approvals", id="a-1", body=body, expect=1 if changes else 0)
 
 
-async def asked(house: House, project: str) -> None:
+async def request_approval(house: House, project: str) -> None:
     """The manager asks for an approval, by the capability of its message."""
-    await house.done("manager", house.handed(await house.routed(project, "t-1")), writes=(approval(project),))
+    await house.apply("manager", house.delivery(await house.routed(project, "t-1")), writes=(approval(project),))
 
 
 async def principal(
@@ -45,7 +45,7 @@ async def principal(
     """A principal of the project."""
     made = Principal(name=name, kind=kind, projects=(project,), roles=roles, created_at=created_at)
     write = Write(store="principals", id=name, body=made.model_dump(mode="json", exclude_none=True))
-    await house.done("router", house.standing("default", principal=PERSON), writes=(write,))
+    await house.apply("router", house.standing("default", principal=PERSON), writes=(write,))
     return name
 
 
@@ -55,7 +55,7 @@ def message() -> Outgoing:
 
 
 async def test_of_two_decisions_on_one_version_one_is_committed(house: House, project: str) -> None:
-    await asked(house, project)
+    await request_approval(house, project)
     people = [await principal(house, project, f"{name}-{project}", "person", "approve") for name in ("ana", "ben")]
 
     async def decide(by: str) -> str:
@@ -72,22 +72,22 @@ async def test_of_two_decisions_on_one_version_one_is_committed(house: House, pr
 
 
 async def test_nobody_but_a_person_who_may_approve_decides(house: House, project: str) -> None:
-    await asked(house, project)
+    await request_approval(house, project)
     write = approval(project, state="approved", decided_by="x", decided_at=AT)
     bot = await principal(house, project, f"bot-{project}", "agent", "approve", "read", "operate", "admin")
     system = await principal(house, project, f"system-{project}", "system", "approve")
     reader = await principal(house, project, f"reader-{project}", "person", "read", "override", "operate", "admin")
     for by in (bot, system, reader, None):
-        await house.refused("router", house.standing(project, principal=by), "store", writes=(write,))
+        await house.refusal("router", house.standing(project, principal=by), "store", writes=(write,))
     assert (await house.body(project, "approvals", "a-1") or {})["state"] == "pending"
 
 
 async def test_no_other_service_writes_an_approval(house: House, project: str) -> None:
-    await asked(house, project)
+    await request_approval(house, project)
     write = approval(project, state="approved", decided_by="x", decided_at=AT)
     delegated = await house.delegated(project, "t-1")
-    await house.refused("developer", house.handed(delegated), "store", writes=(write,))
-    await house.refused("lineage", house.standing(project), "store", writes=(write,))
+    await house.refusal("developer", house.delivery(delegated), "store", writes=(write,))
+    await house.refusal("lineage", house.standing(project), "store", writes=(write,))
 
 
 def delegation(project: str, by: str, to: str, until: datetime) -> Write:
@@ -97,26 +97,26 @@ def delegation(project: str, by: str, to: str, until: datetime) -> Write:
 
 
 async def test_a_deputy_decides_while_a_person_who_may_approve_has_delegated(house: House, project: str) -> None:
-    await asked(house, project)
+    await request_approval(house, project)
     ana = await principal(house, project, f"ana-{project}", "person", "approve", "read")
     ben = await principal(house, project, f"ben-{project}", "person", "read")
     write = approval(project, state="approved", decided_by=ben, decided_at=AT)
     later = datetime.now(UTC) + timedelta(hours=1)
-    await house.refused("router", house.standing(project, principal=ben), "store", writes=(write,))
+    await house.refusal("router", house.standing(project, principal=ben), "store", writes=(write,))
     made = delegation(project, ana, ben, later)
-    await house.done("router", house.standing(project, principal=ana), writes=(made,))
-    await house.done("router", house.standing(project, principal=ben), writes=(write,), messages=(message(),))
+    await house.apply("router", house.standing(project, principal=ana), writes=(made,))
+    await house.apply("router", house.standing(project, principal=ben), writes=(write,), messages=(message(),))
     revoked = Principal(name=ana, kind="person", projects=(project,), roles=("approve",), revoked_at=AT)
     body = revoked.model_dump(mode="json", exclude_none=True)
     change = Write(store="principals", id=ana, body=body, expect=1)
-    await house.done("router", house.standing("default", principal=PERSON), writes=(change,))
+    await house.apply("router", house.standing("default", principal=PERSON), writes=(change,))
     again = write.model_copy(update={"expect": 2})
-    await house.refused("router", house.standing(project, principal=ben), "store", writes=(again,))
+    await house.refusal("router", house.standing(project, principal=ben), "store", writes=(again,))
 
 
 @pytest.mark.parametrize("case", ["over", "by one who may not", "agent", "other project", "by the deputy", "namesake"])
 async def test_a_delegation_that_does_not_hold_gives_no_right(house: House, project: str, case: str) -> None:
-    await asked(house, project)
+    await request_approval(house, project)
     now = datetime.now(UTC)
     ana = await principal(house, project, f"ana-{project}", "person", "approve", "read")
     eve = await principal(house, project, f"eve-{project}", "person", "read")
@@ -127,9 +127,9 @@ async def test_a_delegation_that_does_not_hold_gives_no_right(house: House, proj
     until = now - timedelta(seconds=1) if case == "over" else now + timedelta(hours=1)
     place = f"{project}-b" if case == "other project" else project
     made = delegation(place, by, ben, until)
-    await house.done("router", house.standing(place, principal=PERSON), writes=(made,))
+    await house.apply("router", house.standing(place, principal=PERSON), writes=(made,))
     write = approval(project, state="approved", decided_by=ben, decided_at=AT)
-    await house.refused("router", house.standing(project, principal=ben), "store", writes=(write,))
+    await house.refusal("router", house.standing(project, principal=ben), "store", writes=(write,))
 
 
 async def test_who_may_not_approve_delegates_nothing(house: House, project: str) -> None:
@@ -137,4 +137,4 @@ async def test_who_may_not_approve_delegates_nothing(house: House, project: str)
     bot = await principal(house, project, f"bot-{project}", "agent", "approve", "read")
     for by in (reader, bot):
         made = delegation(project, by, "ben", datetime.now(UTC) + timedelta(hours=1))
-        await house.refused("router", house.standing(project, principal=by), "store", writes=(made,))
+        await house.refusal("router", house.standing(project, principal=by), "store", writes=(made,))

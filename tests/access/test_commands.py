@@ -84,7 +84,7 @@ async def test_what_does_not_exist_is_not_found(house: House, project: str) -> N
 
 
 async def test_a_gateway_token_is_for_the_delivery_that_asks(house: House, project: str) -> None:
-    delivery = house.handed(await house.delegated(project, "t-1"))
+    delivery = house.delivery(await house.delegated(project, "t-1"))
     token = (await send(house, delivery, IssueGatewayToken(purpose="model"), "developer")).token
     assert token
     refused = await send(house, house.standing(project), IssueGatewayToken(purpose="model"), "developer")

@@ -24,7 +24,7 @@ async def explained(house: House, project: str, **query: Any) -> list[dict[str, 
 
 async def test_a_refusal_is_explained_by_its_id(house: House, project: str) -> None:
     origin = house.standing(project, "t-1", principal=PERSON)
-    refused = await house.refused("router", origin, "store", writes=(TASK,))
+    refused = await house.refusal("router", origin, "store", writes=(TASK,))
     assert refused.id is not None
     (found,) = await explained(house, project, id=refused.id)
     assert (found["id"], found["rule"], found["needed"]) == (refused.id, "store", refused.needed)
@@ -36,10 +36,10 @@ async def test_a_refusal_is_explained_by_its_id(house: House, project: str) -> N
 @pytest.mark.parametrize("how", ["query", "permanent"])
 async def test_queries_and_bad_requests_have_one_too(house: House, project: str, how: str) -> None:
     if how == "query":
-        refused = await house.refused("manager", house.standing(project), "grant", Get(store="tasks", id="t"))
+        refused = await house.refusal("manager", house.standing(project), "grant", Get(store="tasks", id="t"))
     else:
         message = Outgoing(type="counterpoint.task.submitted.v1", data={"findings": 1})
-        refused = await house.refused("router", house.standing(project), "invalid", messages=(message,))
+        refused = await house.refusal("router", house.standing(project), "invalid", messages=(message,))
     assert refused.id is not None
     (found,) = await explained(house, project, id=refused.id)
     assert found["rule"] == refused.code
@@ -47,13 +47,13 @@ async def test_queries_and_bad_requests_have_one_too(house: House, project: str,
 
 async def test_what_is_only_put_off_has_none(house: House, project: str) -> None:
     routed = await house.routed(project, "t-1")
-    reply = await house.commit("manager", house.handed(routed), reads=3)
+    reply = await house.commit("manager", house.delivery(routed), reads=3)
     assert reply.refusal is not None
     assert (reply.refusal.kind, reply.refusal.id) == ("transient", None)
 
 
 async def test_refusals_are_listed_newest_first_a_page_at_a_time(house: House, project: str) -> None:
-    ids = [(await house.refused("router", house.standing(project), "store", writes=(TASK,))).id for _ in range(5)]
+    ids = [(await house.refusal("router", house.standing(project), "store", writes=(TASK,))).id for _ in range(5)]
     listed, before = list[str](), None
     while True:
         report = await house.report(project, Explain(limit=2, before=before))
@@ -65,14 +65,14 @@ async def test_refusals_are_listed_newest_first_a_page_at_a_time(house: House, p
 
 
 async def test_nobody_learns_of_another_projects_refusals(house: House, project: str) -> None:
-    refused = await house.refused("router", house.standing(project), "store", writes=(TASK,))
+    refused = await house.refusal("router", house.standing(project), "store", writes=(TASK,))
     other = f"{project}-b"
     assert await explained(house, other) == []
-    await house.refused("router", house.standing(other), "not_found", Explain(id=refused.id))
+    await house.refusal("router", house.standing(other), "not_found", Explain(id=refused.id))
 
 
 async def test_an_erased_refusal_says_that_it_was(house: House, project: str) -> None:
-    refused = await house.refused("router", house.standing(project), "store", writes=(TASK,))
+    refused = await house.refusal("router", house.standing(project), "store", writes=(TASK,))
     await house.sequencer.once()
     async with house.superuser() as connection:
         await connection.execute("UPDATE audit SET body = NULL, salt = NULL WHERE id = $1", refused.id)

@@ -71,20 +71,20 @@ def like(name: str) -> tuple[str, ...]:
     return tuple(each for each in names if each != name)
 
 
-async def known(house: House, project: str) -> dict[str, str]:
+async def fill_project(house: House, project: str) -> dict[str, str]:
     """A project with something in every store that is asked for: a record of each."""
     await ingest(house, project, "To repair the orders pipeline, restart the worker.")
     await learn(house, project, "t-1")
     submission = Write(store="submissions", id=f"sub-{project[-6:]}", body={"state": "x"})
-    await house.done("router", house.standing(project), writes=(submission,))
+    await house.apply("router", house.standing(project), writes=(submission,))
     listed = {}
     for store in STORES:
-        found = await house.found("router", house.standing(project), List(store=store, limit=1))
+        found = await house.answer("router", house.standing(project), List(store=store, limit=1))
         listed[store] = found.items[0].id
     return listed
 
 
-async def told(house: House, project: str, query: MemoryQuery) -> dict[str, Any]:
+async def answer_to(house: House, project: str, query: MemoryQuery) -> dict[str, Any]:
     """All that is answered, without the time that it took and the id of its own leaf."""
     reply = (await house.query("router", house.standing(project), query)).model_dump(mode="json")
     for found in reply["found"]:
@@ -97,7 +97,7 @@ async def told(house: House, project: str, query: MemoryQuery) -> dict[str, Any]
 @pytest.fixture
 async def theirs(house: House, project: str) -> dict[str, str]:
     """What a neighbour holds, in `<project>-b`."""
-    return await known(house, f"{project}-b")
+    return await fill_project(house, f"{project}-b")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ async def theirs(house: House, project: str) -> dict[str, str]:
 )
 async def test_a_record_whose_id_is_no_name_is_not_kept(house: House, project: str, illegal: str) -> None:
     write = Write(store="submissions", id=illegal, body={})
-    refusal = await house.refused("router", house.standing(project), "invalid", writes=(write,))
+    refusal = await house.refusal("router", house.standing(project), "invalid", writes=(write,))
     assert [problem.field for problem in refusal.problems] == ["writes.submissions.id"]
 
 
@@ -115,7 +115,7 @@ async def test_a_foreign_id_is_answered_as_one_that_nobody_has(
     async with house.superuser() as connection:
         at = f"SELECT commit_id::text FROM records WHERE project = '{project}-b' AND store = 'tasks'"
         commit = await connection.fetchval(at)
-    refused = await house.refused("router", house.standing(f"{project}-b"), "store", Get(store="routes", id="r"))
+    refused = await house.refusal("router", house.standing(f"{project}-b"), "store", Get(store="routes", id="r"))
     nobodys = "01900000-0000-7000-8000-000000000000"
     for store, foreign in theirs.items():
         for ask in (
@@ -124,8 +124,8 @@ async def test_a_foreign_id_is_answered_as_one_that_nobody_has(
             lambda one, store=store: List(store=store, where={"task_id": one}),
             lambda one, store=store: List(store=store, task_id=one),
         ):
-            assert blank(await told(house, project, ask(foreign)), foreign) == blank(
-                await told(house, project, ask(nobodys)), nobodys
+            assert blank(await answer_to(house, project, ask(foreign)), foreign) == blank(
+                await answer_to(house, project, ask(nobodys)), nobodys
             )
     for ask, foreign in (
         (lambda one: Line(task_id=one), "t-1"),
@@ -135,8 +135,8 @@ async def test_a_foreign_id_is_answered_as_one_that_nobody_has(
         (lambda one: List(store="tasks", as_of=one), commit),
         (lambda one: Explain(id=one), str(refused.id)),
     ):
-        mine = await told(house, project, ask(foreign))
-        assert blank(mine, foreign) == blank(await told(house, project, ask(nobodys)), nobodys)
+        mine = await answer_to(house, project, ask(foreign))
+        assert blank(mine, foreign) == blank(await answer_to(house, project, ask(nobodys)), nobodys)
         assert not any(found["items"] for found in mine["found"])
     for proof in (Prove(task_id="t-1"), Prove(id=str(refused.id))):
         assert (await house.report(project, proof))["leaves"] == []
@@ -152,7 +152,7 @@ async def test_a_foreign_record_is_changed_and_deleted_as_one_that_nobody_has(
             for expect in (1, 2, 7):
                 answered = []
                 for one in (theirs[store], "nobodys"):
-                    origin = house.standing(project) if caller == "router" else house.handed(manager)
+                    origin = house.standing(project) if caller == "router" else house.delivery(manager)
                     write = Write(store=store, id=one, body=body, expect=expect)
                     reply = await house.commit(caller, origin, step=f"{one} {store} {body} {expect}", writes=(write,))
                     assert reply.status == "refused"
@@ -177,7 +177,7 @@ def blank(told: Any, name: str) -> Any:
 
 
 async def test_a_name_that_is_like_anothers_finds_nothing(house: House, project: str) -> None:
-    mine = await known(house, project)
+    mine = await fill_project(house, project)
     for store, one in mine.items():
         for name in (*NAMES, *like(one)):
             found = await house.query("router", house.standing(project), Get(store=store, id=name))
@@ -198,14 +198,14 @@ async def test_a_name_that_is_like_anothers_finds_nothing(house: House, project:
 @pytest.mark.parametrize("where", [None, {}, [], "", "*", ["t-1"], {"$ne": None}, {"$exists": True}])
 async def test_a_value_that_is_no_text_matches_itself_alone(house: House, project: str, where: Any) -> None:
     """None is not None: what has no such field is not what has an empty one (elsewhere two missing scopes matched)."""
-    await known(house, project)
+    await fill_project(house, project)
     for store in ("tasks", "actions", "attempts", "submissions"):
         found = await house.query("router", house.standing(project), List(store=store, where={"user_id": where}))
         assert not any(each.items for each in found.found), (store, where)
 
 
 async def test_a_project_like_anothers_holds_nothing_of_it(house: House, project: str) -> None:
-    mine = await known(house, project)
+    mine = await fill_project(house, project)
     for name in (*NAMES, *like(project), None):
         try:
             origin = Origin(message_id="m", project=name)
@@ -226,13 +226,13 @@ async def test_a_project_like_anothers_holds_nothing_of_it(house: House, project
 )
 async def test_a_store_that_is_none_is_refused(house: House, project: str, store: str) -> None:
     for query in (Get(store=store, id="t-1"), List(store=store), VectorSearch(store=store, text="a")):
-        await house.refused("router", house.standing(project), "store", query)
-    await house.refused("router", house.standing(project), "store", writes=(Write(store=store, id="x", body={}),))
+        await house.refusal("router", house.standing(project), "store", query)
+    await house.refusal("router", house.standing(project), "store", writes=(Write(store=store, id="x", body={}),))
 
 
 @pytest.mark.parametrize("field", ["project", "task_id", "store", "id"])
 async def test_a_missing_name_is_no_wildcard(house: House, project: str, field: str) -> None:
-    await known(house, project)
+    await fill_project(house, project)
     origin = house.standing(project).model_dump(mode="json")
     query: dict[str, Any] = {"op": "get", "store": "tasks", "id": "t-1"}
     if field == "task_id":

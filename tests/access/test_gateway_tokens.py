@@ -25,7 +25,7 @@ from counterpoint.proto.memory import (
 from counterpoint.proto.memory import GatewayToken as Wanted
 
 
-async def asked(
+async def request_token(
     house: House, caller: str, origin: Origin, *, reads: int = 0, purpose: TokenPurpose = "model"
 ) -> QueryReply:
     """The reply to a request for a token."""
@@ -35,14 +35,14 @@ async def asked(
 
 async def token(house: House, origin: Origin, **how: Any) -> str:
     """A token for the developer."""
-    reply = await asked(house, "developer", origin, **how)
+    reply = await request_token(house, "developer", origin, **how)
     assert reply.token is not None, reply.refusal
     return reply.token
 
 
 async def code(house: House, caller: str, origin: Origin, **how: Any) -> str:
     """The detail of the refusal."""
-    reply = await asked(house, caller, origin, **how)
+    reply = await request_token(house, caller, origin, **how)
     assert reply.token is None
     assert reply.refusal is not None
     return reply.refusal.code
@@ -63,50 +63,50 @@ def reservation(task: str = "t-1", record_id: str = "c-1") -> tuple[Write, ...]:
 async def confidential(house: House, project: str, record_id: str) -> None:
     """A record that the developer may read, but that no provider may be told: it rests on what is confidential."""
     letter = DeadLetter(code="x", subject="intake", body="{}")
-    await house.done("manager", house.handed(await house.reported(project, "t-0")), step="dead", dead_letter=letter)
+    await house.apply("manager", house.delivery(await house.reported(project, "t-0")), step="dead", dead_letter=letter)
     reading = house.standing(project, record_id)
-    assert (await house.found("router", reading, List(store="dead_letters"))).items
+    assert (await house.answer("router", reading, List(store="dead_letters"))).items
     routed = Outgoing(type=ROUTED, data={"task_id": record_id})
-    sent = (await house.done("router", reading, reads=1, messages=(routed,))).message_ids[0]
+    sent = (await house.apply("router", reading, reads=1, messages=(routed,))).message_ids[0]
     write = Write(store="sessions", id=record_id, body={"summary": "the salary run"})
-    await house.done("manager", house.handed(sent), writes=(write,))
+    await house.apply("manager", house.delivery(sent), writes=(write,))
 
 
 async def test_it_reserves_for_its_task_and_for_nothing_else(house: House, project: str) -> None:
-    held = await token(house, house.handed(await house.delegated(project, "t-1")))
-    await house.done("manager", paid(house, held), step="reserve", last=False, writes=reservation())
-    await house.refused("manager", paid(house, held), "task", step="a", last=False, writes=reservation("t-2", "c-2"))
+    held = await token(house, house.delivery(await house.delegated(project, "t-1")))
+    await house.apply("manager", paid(house, held), step="reserve", last=False, writes=reservation())
+    await house.refusal("manager", paid(house, held), "task", step="a", last=False, writes=reservation("t-2", "c-2"))
     for store in ("sessions", "attempts", "actions", "tasks"):
         write = Write(store=store, id="x", body={"task_id": "t-1"})
-        await house.refused("manager", paid(house, held), "step" if store == "tasks" else "store", step=f"b {store}",
+        await house.refusal("manager", paid(house, held), "step" if store == "tasks" else "store", step=f"b {store}",
                             last=False, writes=(write,))  # fmt: skip
-    await house.refused("manager", paid(house, held), "store", Get(store="sessions", id="x"))
+    await house.refusal("manager", paid(house, held), "store", Get(store="sessions", id="x"))
 
 
 async def test_nobody_else_can_use_it(house: House, project: str) -> None:
-    held = await token(house, house.handed(await house.delegated(project, "t-1")))
+    held = await token(house, house.delivery(await house.delegated(project, "t-1")))
     for caller in ("developer", "router", "lineage"):
-        await house.refused(caller, paid(house, held), "audience", step="a", last=False, writes=reservation())
+        await house.refusal(caller, paid(house, held), "audience", step="a", last=False, writes=reservation())
     elsewhere = f"p-{new_id()}"
-    await house.refused("manager", paid(house, held, project=elsewhere), "project", step="a", writes=reservation())
-    await house.refused("manager", paid(house, held, task_id="t-2"), "task", step="a", writes=reservation())
-    await house.refused("manager", paid(house, held, message_id=new_id()), "message", step="a", writes=reservation())
+    await house.refusal("manager", paid(house, held, project=elsewhere), "project", step="a", writes=reservation())
+    await house.refusal("manager", paid(house, held, task_id="t-2"), "task", step="a", writes=reservation())
+    await house.refusal("manager", paid(house, held, message_id=new_id()), "message", step="a", writes=reservation())
 
 
 async def test_it_ends(house: House, project: str) -> None:
-    grant = unverified_grant(await token(house, house.handed(await house.delegated(project, "t-1"))))
+    grant = unverified_grant(await token(house, house.delivery(await house.delegated(project, "t-1"))))
     assert grant.expires_at <= datetime.now(UTC) + timedelta(seconds=60)
     late = mint(house.keyring, grant.model_copy(update={"expires_at": datetime.now(UTC) - timedelta(seconds=1)}))
-    await house.refused("manager", paid(house, late), "expired", step="a", writes=reservation())
+    await house.refusal("manager", paid(house, late), "expired", step="a", writes=reservation())
 
 
 async def test_with_its_task_only_what_began_is_settled(house: House, project: str) -> None:
-    held = await token(house, house.handed(await house.delegated(project, "t-2")))
-    await house.done("manager", paid(house, held), step="reserve", last=False, writes=reservation("t-2"))
+    held = await token(house, house.delivery(await house.delegated(project, "t-2")))
+    await house.apply("manager", paid(house, held), step="reserve", last=False, writes=reservation("t-2"))
     ended = Write(store="tasks", id="t-2", body=task_body("t-2", "cancelled"), expect=1)
-    await house.done("manager", house.handed(await house.reported(project, "t-2")), writes=(ended,))
+    await house.apply("manager", house.delivery(await house.reported(project, "t-2")), writes=(ended,))
     settled = Write(store="model_calls", id="c-1", body={"task_id": "t-2", "state": "settled"}, expect=1)
-    await house.done("manager", paid(house, held), step="settle", last=False, writes=(settled,))
+    await house.apply("manager", paid(house, held), step="settle", last=False, writes=(settled,))
     again = await house.commit("manager", paid(house, held), step="b", last=False, writes=reservation("t-2", "c-2"))
     assert again.status == "stale"
     both = (Write(store="model_calls", id="c-1", body={"task_id": "t-2"}, expect=2), *reservation("t-2", "c-3"))
@@ -115,48 +115,48 @@ async def test_with_its_task_only_what_began_is_settled(house: House, project: s
 
 async def test_only_who_works_on_a_task_and_may_use_the_gateway_is_given_one(house: House, project: str) -> None:
     delegated = await house.delegated(project, "t-1")
-    assert await code(house, "manager", house.handed(delegated)) == "audience"
-    of_manager = await asked(house, "manager", house.handed(await house.routed(project, "t-2")))
+    assert await code(house, "manager", house.delivery(delegated)) == "audience"
+    of_manager = await request_token(house, "manager", house.delivery(await house.routed(project, "t-2")))
     assert of_manager.token is not None
     assert await code(house, "router", house.standing(project)) == "gateway"
     assert await code(house, "developer", house.standing(project)) == "grant"
-    assert await code(house, "developer", house.handed(delegated, lives_s=-1)) == "expired"
+    assert await code(house, "developer", house.delivery(delegated, lives_s=-1)) == "expired"
 
 
 async def test_none_is_given_for_what_providers_may_not_be_told(house: House, project: str) -> None:
     await confidential(house, project, "s-1")
-    origin = house.handed(await house.delegated(project, "t-1"))
+    origin = house.delivery(await house.delegated(project, "t-1"))
     early = await token(house, origin)
-    assert (await house.found("developer", origin, Get(store="sessions", id="s-1"))).items
+    assert (await house.answer("developer", origin, Get(store="sessions", id="s-1"))).items
     assert await code(house, "developer", origin, reads=1) == "label"
-    await house.refused("manager", paid(house, early), "label", step="a", last=False, writes=reservation())
+    await house.refusal("manager", paid(house, early), "label", step="a", last=False, writes=reservation())
 
 
 async def test_none_is_given_where_it_is_not_known_what_was_read(house: House, project: str) -> None:
-    origin = house.handed(await house.delegated(project, "t-1"))
-    await house.found("developer", origin, Get(store="sessions", id="s-1"))
+    origin = house.delivery(await house.delegated(project, "t-1"))
+    await house.answer("developer", origin, Get(store="sessions", id="s-1"))
     house.restart()
     assert await code(house, "developer", origin, reads=1) == "transient"
 
 
 async def test_one_for_the_web_counts_as_something_read_and_one_for_models_does_not(house: House, project: str) -> None:
-    origin = house.handed(await house.delegated(project, "t-1"))
+    origin = house.delivery(await house.delegated(project, "t-1"))
     await token(house, origin)
     await token(house, origin, purpose="web")
     write = Write(store="actions", id="a-1", body={"task_id": "t-1", "agent": "developer", "reasoning": "as found"})
     forgot = await house.commit("developer", origin, reads=0, step="a", last=False, writes=(write,))
     assert forgot.refusal is not None
     assert forgot.refusal.kind == "transient"
-    await house.done("developer", origin, reads=1, step="b", last=False, writes=(write,))
+    await house.apply("developer", origin, reads=1, step="b", last=False, writes=(write,))
 
 
 async def test_what_was_read_for_a_prompt_is_what_the_call_rests_on(house: House, project: str) -> None:
-    await house.done("manager", house.handed(await house.routed(project, "t-0")),
+    await house.apply("manager", house.delivery(await house.routed(project, "t-0")),
                      writes=(Write(store="sessions", id="s-1", body={"summary": "as ever"}),))  # fmt: skip
-    origin = house.handed(await house.delegated(project, "t-1"))
-    await house.found("developer", origin, Get(store="sessions", id="s-1"))
+    origin = house.delivery(await house.delegated(project, "t-1"))
+    await house.answer("developer", origin, Get(store="sessions", id="s-1"))
     held = await token(house, origin, reads=1)
-    await house.done("manager", paid(house, held), step="reserve", last=False, writes=reservation())
+    await house.apply("manager", paid(house, held), step="reserve", last=False, writes=reservation())
     async with house.superuser() as connection:
         reads = await connection.fetchval(
             "SELECT reads FROM read_sets JOIN records USING (project, commit_id)"
@@ -170,5 +170,5 @@ async def test_a_job_of_memorys_own_has_a_budget_of_its_own(house: House, projec
     held = Tokens(policy(), house.keyring).minted_of_job(project, "j-1", 1)
     writes = (Write(store="model_calls", id="c-1", body={}), Write(store="spend", id="job:j-1", body={}))
     house.restart()
-    await house.done("manager", paid(house, held), step="reserve", last=False, writes=writes)
+    await house.apply("manager", paid(house, held), step="reserve", last=False, writes=writes)
     assert unverified_grant(held).rights == diode.gateway_of_job(policy(), project, "j-1", 1, datetime.now(UTC)).rights

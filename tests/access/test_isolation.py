@@ -39,12 +39,12 @@ QUERIES = (
 )
 
 
-async def known(house: House, project: str) -> None:
+async def fill_project(house: House, project: str) -> None:
     """A project with something in every tier."""
     await ingest(house, project, f"To repair the orders pipeline of {project}, restart the worker.")
     await learn(house, project, "t-1")
     edge = Write(store="edges", id="e", body={"kind": "data", "source": "a", "target": "b"})
-    await house.done("lineage", house.standing(project), writes=(edge,))
+    await house.apply("lineage", house.standing(project), writes=(edge,))
 
 
 async def tables(connection: "Connection") -> list[str]:
@@ -72,8 +72,8 @@ class TestRowsAlone:
     @pytest.mark.parametrize("login", ["memory", "inspect"])
     async def test_a_connection_sees_no_row_of_another_project(self, house: House, project: str, login: str) -> None:
         theirs = f"{project}-b"
-        await known(house, theirs)
-        await known(house, project)
+        await fill_project(house, theirs)
+        await fill_project(house, project)
         async with house.superuser() as connection:
             fenced = set(await tables(connection)) - OPEN - CLOSED
             held = {
@@ -102,7 +102,7 @@ class TestRowsAlone:
 
     async def test_a_connection_changes_no_row_of_another_project(self, house: House, project: str) -> None:
         theirs = f"{project}-b"
-        await known(house, theirs)
+        await fill_project(house, theirs)
         connection = await asyncpg.connect(house.urls.memory, server_settings={"search_path": SEARCH_PATH})
         try:
             await connection.execute("SELECT set_config('counterpoint.project', $1, false)", project)
@@ -121,12 +121,12 @@ class TestRowsAlone:
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         theirs = f"{project}-b"
-        await known(house, theirs)
+        await fill_project(house, theirs)
         sent = await house.delegated(project, "t-2")
         monkeypatch.setattr(diode, "holder", lambda *_: None)
         monkeypatch.setattr(diode, "read", lambda *_: None)
         monkeypatch.setattr(diode, "visible", lambda *_: True)
-        for origin in (house.handed(sent), house.handed(sent, project=theirs, task_id="t-1")):
+        for origin in (house.delivery(sent), house.delivery(sent, project=theirs, task_id="t-1")):
             for query in QUERIES:
                 reply = await house.query("developer", origin, query)
                 assert not any(item.project == theirs for found in reply.found for item in found.items), query
@@ -139,8 +139,8 @@ class TestDiodeAlone:
         self, house: House, project: str
     ) -> None:
         theirs = f"{project}-b"
-        await known(house, theirs)
-        await known(house, project)
+        await fill_project(house, theirs)
+        await fill_project(house, project)
         sent = await house.delegated(project, "t-2")
         async with house.superuser() as connection:
             before = await rows(connection, theirs)
@@ -152,15 +152,15 @@ class TestDiodeAlone:
                 assert await memory.fetchval("SELECT count(*) FROM records WHERE project = $1", theirs) > 0
                 await memory.close()
                 for query in QUERIES:
-                    found = await house.found("router", house.standing(project), query)
+                    found = await house.answer("router", house.standing(project), query)
                     assert not any(item.project == theirs for item in found.items), query
-                stolen = house.handed(sent, project=theirs, task_id="t-1")
+                stolen = house.delivery(sent, project=theirs, task_id="t-1")
                 for query in QUERIES:
-                    await house.refused("developer", stolen, "project", query)
+                    await house.refusal("developer", stolen, "project", query)
                 write = Write(store="attempts", id="t-1-1", body={"task_id": "t-1"}, expect=1)
-                await house.refused("developer", stolen, "project", writes=(write,))
+                await house.refusal("developer", stolen, "project", writes=(write,))
                 for caller in ("router", "manager"):
-                    await house.refused(caller, house.handed(sent), "audience", Get(store="tasks", id="t-2"))
+                    await house.refusal(caller, house.delivery(sent), "audience", Get(store="tasks", id="t-2"))
             finally:
                 await connection.execute("ALTER ROLE counterpoint_memory NOBYPASSRLS")
                 await anew(house)
@@ -234,12 +234,12 @@ class TestBusAlone:
 class TestStatistics:
     async def test_what_words_are_worth_is_counted_per_project(self, house: House, project: str) -> None:
         theirs = f"{project}-b"
-        await known(house, project)
+        await fill_project(house, project)
         counted = "SELECT 'l', store, term, label, rows FROM lexicon WHERE project = $1 UNION ALL" \
             " SELECT 'c', store, length::text, label, rows FROM corpora WHERE project = $1"  # fmt: skip
         async with house.superuser() as connection:
             before = {tuple(row) for row in await connection.fetch(counted, project)}
-            await known(house, theirs)
+            await fill_project(house, theirs)
             assert {tuple(row) for row in await connection.fetch(counted, project)} == before
             assert before
             at = "SELECT count(*) FROM postings p JOIN vectors v USING (row) WHERE p.project <> v.project"
@@ -250,10 +250,12 @@ class TestStatistics:
         for place in (project, theirs):
             sent = await house.delegated(place, "t-1")
             episode = Write(store="coder_memory", id="e", body={"agent": "developer", "text": f"of {place}"})
-            await house.done("developer", house.handed(sent), writes=(episode,))
+            await house.apply("developer", house.delivery(sent), writes=(episode,))
             assert await house.tiers.episodic.caught_up(place, 30)
-            found = await house.found(
-                "manager", house.handed(await house.routed(place, "t-2")), VectorSearch(store="coder_memory", text="of")
+            found = await house.answer(
+                "manager",
+                house.delivery(await house.routed(place, "t-2")),
+                VectorSearch(store="coder_memory", text="of"),
             )
             assert [item.body["text"] for item in found.items] == [f"of {place}"]
             assert found.plan == "nearest"

@@ -74,15 +74,15 @@ async def fill(house: House, project: str, content: Content) -> None:
     for n in range(TASKS):
         await learn(house, project, f"t-{n}")
     edges = tuple(Write(store="edges", id=name, body=body) for name, body in content.edges.items())
-    await house.done("lineage", house.standing(project), writes=edges)
-    developer = house.handed(await house.delegated(project, "t-e"))
+    await house.apply("lineage", house.standing(project), writes=edges)
+    developer = house.delivery(await house.delegated(project, "t-e"))
     episodes = tuple(
         Write(store="coder_memory", id=name, body={"agent": "developer", "text": text, "success": len(text) % 2 == 0})
         for name, text in content.episodes.items()
     )
-    await house.done("developer", developer, writes=episodes)
+    await house.apply("developer", developer, writes=episodes)
     for _ in range(3):
-        await house.refused("router", house.standing(project, "t-0"), "store", writes=(Write(store="tasks", id="t"),))
+        await house.refusal("router", house.standing(project, "t-0"), "store", writes=(Write(store="tasks", id="t"),))
 
 
 async def change(house: House, project: str, seed: int) -> None:
@@ -92,17 +92,17 @@ async def change(house: House, project: str, seed: int) -> None:
     documents["runbook-0.md"] = "repair the orders pipeline " * 20
     await ingested(house, project, documents)
     gone = tuple(Write(store="edges", id=f"edge-{n}", expect=1) for n in range(NODES))
-    await house.done("lineage", house.standing(project), writes=gone)
+    await house.apply("lineage", house.standing(project), writes=gone)
     await learn(house, project, "t-9")
-    developer = house.handed(await house.delegated(project, "t-f"))
+    developer = house.delivery(await house.delegated(project, "t-f"))
     episodes = tuple(
         Write(
             store="coder_memory", id=f"e-{n}", body={"agent": "developer", "text": sentence(draw)}, expect=n < EPISODES
         )
         for n in range(3 * EPISODES)
     )
-    await house.done("developer", developer, writes=episodes)
-    await house.refused("router", house.standing(project, "t-0"), "store", writes=(Write(store="tasks", id="t"),))
+    await house.apply("developer", developer, writes=episodes)
+    await house.refusal("router", house.standing(project, "t-0"), "store", writes=(Write(store="tasks", id="t"),))
 
 
 async def ingested(house: House, project: str, documents: dict[str, str]) -> None:
@@ -117,7 +117,7 @@ async def ingested(house: House, project: str, documents: dict[str, str]) -> Non
 async def answers(house: House, project: str, content: Content, moments: Sequence[str]) -> dict[str, Any]:
     """Everything that can be asked, with what was answered."""
     router = house.standing(project)
-    developer = house.handed(await once(house, project, "t-d"))
+    developer = house.delivery(await once(house, project, "t-d"))
     stores = ("documents", "chunks", "tasks", "attempts", "decisions", "actions", "sessions", "plans", "edges")
     asked: list[tuple[str, Origin, MemoryQuery]] = []
     for as_of in (None, *moments):
@@ -155,12 +155,12 @@ async def answers(house: House, project: str, content: Content, moments: Sequenc
         assert await tier.caught_up(project, 30)
     told = {}
     for caller, origin, query in asked:
-        found = await house.found(caller, origin, query)
-        told[query.model_dump_json(exclude_none=True)] = shown(found, query)
+        found = await house.answer(caller, origin, query)
+        told[query.model_dump_json(exclude_none=True)] = visible_part(found, query)
     return told
 
 
-def shown(found: QueryResult, query: MemoryQuery) -> dict[str, Any]:
+def visible_part(found: QueryResult, query: MemoryQuery) -> dict[str, Any]:
     """An answer but for what it took. The log of all projects is one tree, so of proofs only what is proved counts."""
     told = found.model_dump(mode="json", exclude={"took_us", "cache"})
     if isinstance(query, Prove):
@@ -178,7 +178,7 @@ async def once(house: House, project: str, task: str) -> str:
 
 
 async def documents(house: House, project: str) -> list[str]:
-    found = await house.found("router", house.standing(project), List(store="documents", ascending=True))
+    found = await house.answer("router", house.standing(project), List(store="documents", ascending=True))
     return [each.id for each in found.items]
 
 

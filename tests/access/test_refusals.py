@@ -32,22 +32,22 @@ def earlier(house: House) -> frozenset[str]:
 
 class TestStoresAndMessages:
     async def test_a_store_that_is_not_ones_own_is_not_written_or_read(self, house: House, project: str) -> None:
-        developer = house.handed(await house.delegated(project, "t-1"))
+        developer = house.delivery(await house.delegated(project, "t-1"))
         for store in ("tasks", "principals", "plans", "edges", "nothing", "tasks "):
             new = Write(store=store, id="x", body={})
-            await house.refused("developer", developer, "store", writes=(new,), whole=False)
-            await house.refused(
+            await house.refusal("developer", developer, "store", writes=(new,), whole=False)
+            await house.refusal(
                 "developer", developer, "store", writes=(Write(store=store, id="x", body=None, expect=1),)
             )
         for store in ("submissions", "principals", "dead_letters", "nothing"):
-            await house.refused("developer", developer, "store", Get(store=store, id="x"))
-            await house.refused("developer", developer, "store", Get(store="tasks", id="t-1"), List(store=store))
-            await house.refused("developer", developer, "store", VectorSearch(store=store, text="x"))
+            await house.refusal("developer", developer, "store", Get(store=store, id="x"))
+            await house.refusal("developer", developer, "store", Get(store="tasks", id="t-1"), List(store=store))
+            await house.refusal("developer", developer, "store", VectorSearch(store=store, text="x"))
 
     async def test_a_message_that_is_not_ones_own_is_not_sent(self, house: House, project: str) -> None:
-        developer = house.handed(await house.delegated(project, "t-1"))
+        developer = house.delivery(await house.delegated(project, "t-1"))
         for name in (ROUTED, DELEGATED, "counterpoint.task.submit.v1", "counterpoint.lineage.event.v1", "nothing"):
-            await house.refused(
+            await house.refusal(
                 "developer", developer, "send", messages=(Outgoing(type=name, data={"task_id": "t-1"}),)
             )
 
@@ -55,54 +55,54 @@ class TestStoresAndMessages:
     async def test_what_memory_announces_is_announced_by_nobody_else(
         self, house: House, project: str, name: str
     ) -> None:
-        developer = house.handed(await house.delegated(project, "t-1"))
-        await house.refused("developer", developer, "send", messages=(Outgoing(type=name, data={}),))
+        developer = house.delivery(await house.delegated(project, "t-1"))
+        await house.refusal("developer", developer, "send", messages=(Outgoing(type=name, data={}),))
 
     async def test_nobody_signs_as_another(self, house: House, project: str) -> None:
-        developer = house.handed(await house.delegated(project, "t-1"))
+        developer = house.delivery(await house.delegated(project, "t-1"))
         for agent in ("router", "human", "coder-", "coder-x", "coder-12345", "judge "):
-            await house.refused("developer", developer, "agent", messages=(decision(agent),))
+            await house.refusal("developer", developer, "agent", messages=(decision(agent),))
             action = Write(store="actions", id=new_id(), body={**ACTION, "agent": agent})
-            await house.refused("developer", developer, "agent", writes=(action,))
-        await house.done("developer", developer, messages=(decision("coder-7"), decision("judge")))
+            await house.refusal("developer", developer, "agent", writes=(action,))
+        await house.apply("developer", developer, messages=(decision("coder-7"), decision("judge")))
 
     async def test_nothing_is_written_or_sent_about_another_task(self, house: House, project: str) -> None:
         await house.delegated(project, "t-2")
-        developer = house.handed(await house.delegated(project, "t-1"))
+        developer = house.delivery(await house.delegated(project, "t-1"))
         other = Write(store="actions", id=new_id(), body={**ACTION, "task_id": "t-2"})
-        await house.refused("developer", developer, "task", writes=(other,))
+        await house.refusal("developer", developer, "task", writes=(other,))
         for about in ({"task_id": "t-2", "data": {}}, {"data": {"task_id": "t-2"}}):
-            await house.refused("developer", developer, "task", messages=(Outgoing(type=WORKED, **about),))
+            await house.refusal("developer", developer, "task", messages=(Outgoing(type=WORKED, **about),))
 
     async def test_another_tasks_record_is_not_written_under_its_id(self, house: House, project: str) -> None:
         await house.delegated(project, "t-2")
-        manager = house.handed(await house.routed(project, "t-1"))
+        manager = house.delivery(await house.routed(project, "t-1"))
         stolen = Write(store="tasks", id="t-2", body={"kind": "question", "state": "cancelled"}, expect=1)
         reply = await house.commit("manager", manager, writes=(stolen,))
         assert reply.status == "refused"
 
     async def test_a_message_names_one_task(self, house: House, project: str) -> None:
-        developer = house.handed(await house.delegated(project, "t-1"))
+        developer = house.delivery(await house.delegated(project, "t-1"))
         message = Outgoing(type=WORKED, task_id="t-1", data={"task_id": "t-2"})
         assert (await house.commit("developer", developer, messages=(message,))).status == "refused"
 
     async def test_a_reader_bound_to_its_task_sees_no_other(self, house: House, project: str) -> None:
         await house.delegated(project, "t-2")
-        developer = house.handed(await house.delegated(project, "t-1"))
-        assert (await house.found("developer", developer, Get(store="tasks", id="t-2"))).items == ()
-        listed = await house.found("developer", developer, List(store="tasks"))
+        developer = house.delivery(await house.delegated(project, "t-1"))
+        assert (await house.answer("developer", developer, Get(store="tasks", id="t-2"))).items == ()
+        listed = await house.answer("developer", developer, List(store="tasks"))
         assert [item.id for item in listed.items] == ["t-1"]
 
     async def test_a_reader_bound_to_its_task_sees_no_other_in_the_log(self, house: House, project: str) -> None:
         await house.delegated(project, "t-2")
-        developer = house.handed(await house.delegated(project, "t-1"))
+        developer = house.delivery(await house.delegated(project, "t-1"))
         reply = await house.query("developer", developer, LogAfter(after=0))
         assert reply.refusal or {item.body["task_id"] for item in reply.found[0].items} == {"t-1"}
 
     async def test_another_services_timer_is_not_cancelled(self, house: House, project: str) -> None:
         due = Outgoing(type=DUE, data={}, task_id="t-2", due_at=datetime.now(UTC) + timedelta(days=1), timer="t-2")
-        await house.done("manager", house.handed(await house.routed(project, "t-2")), messages=(due,))
-        developer = house.handed(await house.delegated(project, "t-1"))
+        await house.apply("manager", house.delivery(await house.routed(project, "t-2")), messages=(due,))
+        developer = house.delivery(await house.delegated(project, "t-1"))
         await house.commit("developer", developer, cancel_timers=("t-2",))
         async with house.superuser() as connection:
             waiting = "SELECT count(*) FROM pending WHERE project = $1 AND timer"
@@ -111,31 +111,31 @@ class TestStoresAndMessages:
 
 class TestSteps:
     async def test_a_step_that_is_not_the_last_changes_no_workflow_state(self, house: House, project: str) -> None:
-        manager = house.handed(await house.routed(project, "t-1"))
+        manager = house.delivery(await house.routed(project, "t-1"))
         task = Write(store="tasks", id="t-1", body=task_body("t-1"))
-        await house.refused("manager", manager, "step", step="plan", last=False, writes=(task,))
+        await house.refusal("manager", manager, "step", step="plan", last=False, writes=(task,))
         delegated = Outgoing(type=DELEGATED, data={"task_id": "t-1"})
-        await house.refused("manager", manager, "step", step="plan", last=False, messages=(delegated,))
-        await house.done("manager", manager, step="plan", last=False, messages=(decision("manager"),))
-        await house.done("manager", manager, writes=(task,), messages=(delegated,))
+        await house.refusal("manager", manager, "step", step="plan", last=False, messages=(delegated,))
+        await house.apply("manager", manager, step="plan", last=False, messages=(decision("manager"),))
+        await house.apply("manager", manager, writes=(task,), messages=(delegated,))
 
     async def test_an_older_delivery_is_refused(self, house: House, project: str) -> None:
         sent = await house.delegated(project, "t-1")
-        newer, older = house.handed(sent, fence=7), house.handed(sent, fence=6)
-        await house.done("developer", newer, step="one", last=False, messages=(decision(),))
-        await house.refused("developer", older, "fence", Get(store="tasks", id="t-1"))
-        await house.refused("developer", older, "fence", step="two", last=False, messages=(decision(),))
+        newer, older = house.delivery(sent, fence=7), house.delivery(sent, fence=6)
+        await house.apply("developer", newer, step="one", last=False, messages=(decision(),))
+        await house.refusal("developer", older, "fence", Get(store="tasks", id="t-1"))
+        await house.refusal("developer", older, "fence", step="two", last=False, messages=(decision(),))
         house.restart()
-        await house.refused("developer", older, "fence", step="two", last=False, messages=(decision(),))
-        await house.done("developer", newer, step="two", last=False, messages=(decision(),))
+        await house.refusal("developer", older, "fence", step="two", last=False, messages=(decision(),))
+        await house.apply("developer", newer, step="two", last=False, messages=(decision(),))
 
     async def test_reads_that_memory_does_not_know_any_more_are_asked_for_again(
         self, house: House, project: str
     ) -> None:
         sent = await house.delegated(project, "t-1")
-        read = house.handed(sent, fence=2)
-        await house.found("developer", read, Get(store="tasks", id="t-1"))
-        rerun, redelivered = house.handed(sent, fence=2, run=1), house.handed(sent, fence=3)
+        read = house.delivery(sent, fence=2)
+        await house.answer("developer", read, Get(store="tasks", id="t-1"))
+        rerun, redelivered = house.delivery(sent, fence=2, run=1), house.delivery(sent, fence=3)
         for origin, reads in ((read, 0), (read, 2), (rerun, 1), (redelivered, 1)):
             refusal = (await house.commit("developer", origin, reads=reads, messages=(decision(),))).refusal
             assert refusal is not None
@@ -144,8 +144,8 @@ class TestSteps:
         refusal = (await house.commit("developer", redelivered, reads=1, messages=(decision(),))).refusal
         assert refusal is not None
         assert refusal.kind == "transient"
-        await house.found("developer", redelivered, Get(store="tasks", id="t-1"))
-        await house.done("developer", redelivered, reads=1, messages=(decision(),))
+        await house.answer("developer", redelivered, Get(store="tasks", id="t-1"))
+        await house.apply("developer", redelivered, reads=1, messages=(decision(),))
 
     @pytest.mark.parametrize("again", [{"run": 1}, {"fence": 2}], ids=["run", "delivery"])
     async def test_what_was_read_counts_in_all_runs_and_deliveries(
@@ -155,8 +155,8 @@ class TestSteps:
         async with house.superuser() as connection:
             stamps = "UPDATE records SET label = $2, integrity = $3 WHERE project = $1 AND store = 'tasks'"
             await connection.execute(stamps, project, 2, 0)
-        await house.found("developer", house.handed(sent), Get(store="tasks", id="t-1"))
-        await house.done("developer", house.handed(sent, **again), messages=(decision(),))
+        await house.answer("developer", house.delivery(sent), Get(store="tasks", id="t-1"))
+        await house.apply("developer", house.delivery(sent, **again), messages=(decision(),))
         async with house.superuser() as connection:
             stamped = await connection.fetchrow(
                 "SELECT r.label, r.integrity, s.reads::text AS reads FROM records r JOIN read_sets s USING (commit_id)"
@@ -171,12 +171,12 @@ class TestSteps:
     async def test_a_commit_rests_on_what_its_message_brought_and_only_its_cause_lists_it(
         self, house: House, project: str
     ) -> None:
-        developer = house.handed(await house.delegated(project, "t-1"))
-        await house.found("developer", developer, Get(store="tasks", id="t-1"))
+        developer = house.delivery(await house.delegated(project, "t-1"))
+        await house.answer("developer", developer, Get(store="tasks", id="t-1"))
         worked = Outgoing(type=WORKED, data={"task_id": "t-1"})
-        sent = await house.done("developer", developer, reads=1, messages=(worked,))
-        await house.done(
-            "manager", house.handed(sent.message_ids[0]), step="after", last=False, messages=(decision("manager"),)
+        sent = await house.apply("developer", developer, reads=1, messages=(worked,))
+        await house.apply(
+            "manager", house.delivery(sent.message_ids[0]), step="after", last=False, messages=(decision("manager"),)
         )
         async with house.superuser() as connection:
             rows = await connection.fetch(
@@ -192,20 +192,20 @@ class TestSteps:
         # After a restart too, the manager may cite what the developer has read.
         house.restart()
         cites = decision("manager", sources=[{"store": "tasks", "id": "t-1", "version": 1}])
-        await house.done("manager", house.handed(sent.message_ids[0]), step="later", messages=(cites,))
+        await house.apply("manager", house.delivery(sent.message_ids[0]), step="later", messages=(cites,))
 
     async def test_after_a_restart_too_a_commit_may_cite_what_the_causes_of_its_cause_have_read(
         self, house: House, project: str
     ) -> None:
-        developer = house.handed(await house.delegated(project, "t-1"))
-        await house.found("developer", developer, Get(store="tasks", id="t-1"))
+        developer = house.delivery(await house.delegated(project, "t-1"))
+        await house.answer("developer", developer, Get(store="tasks", id="t-1"))
         worked = Outgoing(type=WORKED, data={"task_id": "t-1"})
-        first = await house.done("developer", developer, reads=1, messages=(worked,))
+        first = await house.apply("developer", developer, reads=1, messages=(worked,))
         delegated = Outgoing(type=DELEGATED, data={"task_id": "t-1"})
-        second = await house.done("manager", house.handed(first.message_ids[0]), messages=(delegated,))
+        second = await house.apply("manager", house.delivery(first.message_ids[0]), messages=(delegated,))
         house.restart()
         cites = decision("developer", sources=[{"store": "tasks", "id": "t-1", "version": 1}])
-        await house.done("developer", house.handed(second.message_ids[0]), messages=(cites,))
+        await house.apply("developer", house.delivery(second.message_ids[0]), messages=(cites,))
 
 
 class TestCitations:
@@ -213,7 +213,7 @@ class TestCitations:
     async def test_only_what_was_read_is_cited_at_the_version_that_was_read(
         self, house: House, project: str, where: str
     ) -> None:
-        developer = house.handed(await house.delegated(project, "t-1"))
+        developer = house.delivery(await house.delegated(project, "t-1"))
 
         def citing(store: str, record: str, version: int) -> Outgoing:
             cited = [{"store": store, "id": record, "version": version}]
@@ -221,12 +221,12 @@ class TestCitations:
                 return decision(sources=cited)
             return Outgoing(type=WORKED, data={"task_id": "t-1", "findings": {"citations": cited}})
 
-        await house.refused("developer", developer, "uncited", messages=(citing("tasks", "t-1", 1),))
-        await house.found("developer", developer, Get(store="tasks", id="t-1"))
+        await house.refusal("developer", developer, "uncited", messages=(citing("tasks", "t-1", 1),))
+        await house.answer("developer", developer, Get(store="tasks", id="t-1"))
         for store, record, version in (("tasks", "t-1", 2), ("tasks", "t-2", 1), ("plans", "t-1", 1)):
             message = citing(store, record, version)
-            await house.refused("developer", developer, "uncited", reads=1, messages=(message,))
-        await house.done("developer", developer, reads=1, messages=(citing("tasks", "t-1", 1),))
+            await house.refusal("developer", developer, "uncited", reads=1, messages=(message,))
+        await house.apply("developer", developer, reads=1, messages=(citing("tasks", "t-1", 1),))
 
 
 SECRETS = {
@@ -241,18 +241,18 @@ class TestSecrets:
     async def test_a_secret_in_a_text_field_is_refused_with_the_fields_name(
         self, house: House, project: str, secret: str
     ) -> None:
-        manager = house.handed(await house.routed(project, "t-1"))
+        manager = house.delivery(await house.routed(project, "t-1"))
         for body, field in (
             ({"description": secret}, "description"),
             ({"context": {"deep": [{"er": secret}]}}, "context.deep.0.er"),
             ({"context": {"text": ["fine", secret]}}, "context.text.1"),
         ):
             write = Write(store="tasks", id="t-1", body=task_body("t-1", **body))
-            refusal = await house.refused("manager", manager, "sensitive", writes=(write,))
+            refusal = await house.refusal("manager", manager, "sensitive", writes=(write,))
             assert [problem.field for problem in refusal.problems] == [field]
             assert secret not in refusal.model_dump_json()
         proposed = Outgoing(type="counterpoint.task.proposed.v1", data={"task_id": "t-1", "proposal": secret})
-        refusal = await house.refused("manager", manager, "sensitive", messages=(proposed,))
+        refusal = await house.refusal("manager", manager, "sensitive", messages=(proposed,))
         assert [problem.field for problem in refusal.problems] == ["proposal"]
         async with house.superuser() as connection:
             assert not any(secret in body for body in await leaf_bodies(connection, "project = $1", project))
@@ -274,7 +274,7 @@ class TestUnreadable:
             assert await connection.fetchval(leaves) == before + 1
 
     async def test_a_record_of_an_unexpected_shape_is_answered(self, house: House, project: str) -> None:
-        manager = house.handed(await house.routed(project, "t-1"))
+        manager = house.delivery(await house.routed(project, "t-1"))
         await house.commit("manager", manager, writes=(Write(store="tasks", id="t-1", body={"task_id": "t-1"}),))
 
     @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ class TestUnreadable:
         ids=["no id", "a source without an id", "no list of sources", "findings that are none"],
     )
     async def test_a_malformed_message_is_refused(self, house: House, project: str, data: dict[str, Any]) -> None:
-        developer = house.handed(await house.delegated(project, "t-1"))
+        developer = house.delivery(await house.delegated(project, "t-1"))
         reply = await house.commit("developer", developer, messages=(Outgoing(type=DECISION, data=data),))
         assert reply.status == "refused"
 
@@ -311,11 +311,11 @@ class TestUnreadable:
         self, house: House, project: str, store: str, body: dict[str, Any]
     ) -> None:
         write = Write(store=store, id=new_id(), body={**body, "reason": "it is wrong"})
-        await house.refused("router", house.standing(project, principal=PERSON), "invalid", writes=(write,))
+        await house.refusal("router", house.standing(project, principal=PERSON), "invalid", writes=(write,))
 
     @pytest.mark.parametrize("task", ["a\0", "x" * 100_000])
     async def test_what_is_refused_about_no_task_leaves_a_leaf(self, house: House, project: str, task: str) -> None:
-        await house.refused("developer", house.standing(project, task), "grant", Get(store="tasks", id="t-1"))
+        await house.refusal("developer", house.standing(project, task), "grant", Get(store="tasks", id="t-1"))
         assert (await house.verify(project))["ok"]
 
 

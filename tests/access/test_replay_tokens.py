@@ -22,7 +22,9 @@ JOB = "0" * 32
 BUDGET = Budget(usd=Decimal("0.1"))
 
 
-async def asked(house: House, origin: Origin, commit_id: str, caller: str = "router", **more: Any) -> CommandReply:
+async def request_token(
+    house: House, origin: Origin, commit_id: str, caller: str = "router", **more: Any
+) -> CommandReply:
     """The reply to a request for a token."""
     command = IssueReplayToken(**{"task_id": "t-1", "commit_id": commit_id, "job": JOB, "budget": BUDGET, **more})
     request = CommandRequest(origin=origin, command=command)
@@ -31,7 +33,7 @@ async def asked(house: House, origin: Origin, commit_id: str, caller: str = "rou
 
 async def code(house: House, origin: Origin, commit_id: str, **more: Any) -> str:
     """The detail of the refusal."""
-    reply = await asked(house, origin, commit_id, **more)
+    reply = await request_token(house, origin, commit_id, **more)
     assert reply.token is None
     assert reply.refusal is not None
     return reply.refusal.code
@@ -56,14 +58,14 @@ async def raised(house: House, project: str, label: int) -> None:
 async def principal(house: House, name: str, projects: tuple[str, ...], roles: tuple[Any, ...]) -> str:
     body = Principal(name=name, kind="person", projects=projects, roles=roles).model_dump(exclude_none=True)
     origin = house.standing("default", principal=PERSON)
-    await house.done("router", origin, writes=(Write(store="principals", id=name, body=body),))
+    await house.apply("router", origin, writes=(Write(store="principals", id=name, body=body),))
     return name
 
 
 async def test_a_token_pays_in_the_sandbox_and_its_calls_have_the_label_of_what_was_read(
     house: House, project: str, delivery: str
 ) -> None:
-    held = (await asked(house, house.standing(project, principal=PERSON), delivery)).token
+    held = (await request_token(house, house.standing(project, principal=PERSON), delivery)).token
     assert held is not None
     grant = unverified_grant(held)
     sandbox = sandbox_project(project)
@@ -72,14 +74,14 @@ async def test_a_token_pays_in_the_sandbox_and_its_calls_have_the_label_of_what_
     assert {right for _, right in grant.rights} == {"read", "write", "call"}
     assert {store for store, right in grant.rights if right == "write"} == {"spend", "model_calls"}
     origin = Origin(message_id=grant.message, project=sandbox, capability=held, run=7)
-    await house.done(
+    await house.apply(
         "manager", origin, step="reserve", last=False, writes=(Write(store="model_calls", id="c-1", body={}),)
     )
     async with house.superuser() as connection:
         stamp = "SELECT label, integrity FROM records WHERE project = $1 AND store = 'model_calls'"
         row = await connection.fetchrow(stamp, sandbox)
     assert tuple(row) == (policy().level("internal"), 0), "the reply of a model is nobody's word"
-    await house.refused("manager", origin.model_copy(update={"project": project}), "project",
+    await house.refusal("manager", origin.model_copy(update={"project": project}), "project",
                         step="x", last=False, writes=(Write(store="spend", id="t-1", body={}),))  # fmt: skip
 
 
@@ -87,7 +89,7 @@ async def test_nothing_above_the_clearance_of_the_providers_goes_into_a_prompt(
     house: House, project: str, delivery: str
 ) -> None:
     origin = house.standing(project, principal=PERSON)
-    assert (await asked(house, origin, delivery)).token
+    assert (await request_token(house, origin, delivery)).token
     await raised(house, project, policy().level("confidential"))
     assert await code(house, origin, delivery) == "label"
 
@@ -98,7 +100,7 @@ async def test_what_a_replay_reads_besides_counts_too(house: House, project: str
     await ingest(house, project, GOOD)
     await raised(house, project, policy().level("confidential"))
     origin = house.standing(project, principal=PERSON)
-    assert (await asked(house, origin, delivery)).token
+    assert (await request_token(house, origin, delivery)).token
     async with house.superuser() as connection:
         chunk = await connection.fetchval("SELECT id FROM records WHERE project = $1 AND store = 'chunks'", project)
     read = (Ref(store="chunks", id=chunk, version=1),)
@@ -120,7 +122,7 @@ async def test_only_a_delivery_of_the_task_and_the_project_is_replayed(
 async def test_a_principal_needs_the_roles_of_both_projects(house: House, project: str, delivery: str) -> None:
     sandbox = sandbox_project(project)
     may = await principal(house, f"may-{project}", (project, sandbox), ("read", "audit", "submit"))
-    assert (await asked(house, house.standing(project, principal=may), delivery)).token
+    assert (await request_token(house, house.standing(project, principal=may), delivery)).token
     unpaid = await principal(house, f"unpaid-{project}", (project,), ("read", "audit", "submit"))
     assert await code(house, house.standing(project, principal=unpaid), delivery) == "role"
     for roles in (("read", "submit"), ("audit", "submit"), ("submit",)):

@@ -16,7 +16,7 @@ TOKEN = "ghp_" + "016C7hXz3mR9tQ2wYbLkD8vNcJ5sFpA4eG1u"
 SUBMITTED = "counterpoint.task.submitted.v1"
 
 
-async def asked(house: House, project: str, *names: str) -> tuple[str, ...]:
+async def screened_names(house: House, project: str, *names: str) -> tuple[str, ...]:
     request = QueryRequest(origin=house.standing(project), names=names)
     return QueryReply.model_validate_json(await house.door.query("lineage", request.model_dump_json().encode())).names
 
@@ -27,13 +27,13 @@ class TestTakenOut:
         name = f"etl.[redacted:aws_access_key:{fingerprint}]"
         job = {"namespace": f"https://robot:{TOKEN}@git.internal/etl", "name": f"etl.{KEY}", "owners": [KEY]}
         written = (Write(store="jobs", id="one", body={**job, KEY: 1}), Write(store="jobs", id="two", body=job))
-        await house.done("lineage", house.standing(project), writes=written)
+        await house.apply("lineage", house.standing(project), writes=written)
         for record_id in ("one", "two"):
             body = await house.body(project, "jobs", record_id)
             assert body is not None
             assert (body["namespace"], body["name"]) == ("https://git.internal/etl", name)
         ignored = {"task_id": "t-1", "ignored": [f"context.{KEY}"], "submitted_by": KEY}
-        done = await house.done(
+        done = await house.apply(
             "router", house.standing(project, "t-1"), messages=(Outgoing(type=SUBMITTED, data=ignored),)
         )
         assert json.loads(house.sent[done.message_ids[0]].row.body)["submitted_by"] == name.removeprefix("etl.")
@@ -47,19 +47,19 @@ class TestTakenOut:
 
     async def test_services_are_told_the_same_names_that_records_have(self, house: House, project: str) -> None:
         body = {"namespace": "etl", "name": f"etl.{KEY}"}
-        await house.done("lineage", house.standing(project), writes=(Write(store="jobs", id="one", body=body),))
+        await house.apply("lineage", house.standing(project), writes=(Write(store="jobs", id="one", body=body),))
         kept = await house.body(project, "jobs", "one")
         assert kept is not None
-        assert await asked(house, project, f"etl.{KEY}", "etl") == (kept["name"], "etl")
-        assert await asked(house, project, kept["name"]) == (kept["name"],)
+        assert await screened_names(house, project, f"etl.{KEY}", "etl") == (kept["name"], "etl")
+        assert await screened_names(house, project, kept["name"]) == (kept["name"],)
 
     async def test_what_a_person_has_released_stays(self, house: House, project: str) -> None:
-        manager = house.handed(await house.routed(project, "t-1"))
+        manager = house.delivery(await house.routed(project, "t-1"))
         write = Write(store="tasks", id="t-1", body=task_body("t-1", description=KEY))
-        refusal = await house.refused("manager", manager, "sensitive", writes=(write,))
+        refusal = await house.refusal("manager", manager, "sensitive", writes=(write,))
         person = house.standing(project, principal=PERSON)
-        await house.done("router", person, writes=(release(fingerprint_of(refusal)),))
-        assert await asked(house, project, f"etl.{KEY}") == (f"etl.{KEY}",)
+        await house.apply("router", person, writes=(release(fingerprint_of(refusal)),))
+        assert await screened_names(house, project, f"etl.{KEY}") == (f"etl.{KEY}",)
 
     async def test_a_dead_letter_is_known_by_harmless_names(self, house: House, project: str) -> None:
         letter = DeadLetter(
@@ -69,7 +69,7 @@ class TestTakenOut:
             headers={"ce-source": KEY, "ce-id": f"https://robot:{TOKEN}@ci.internal/1"},
             body=json.dumps({KEY: {TOKEN: "x"}, "job": KEY}),
         )
-        await house.done("router", house.standing(project), step="dead", dead_letter=letter)
+        await house.apply("router", house.standing(project), step="dead", dead_letter=letter)
         for secret in (KEY, TOKEN):
             assert await tables_with(house, project, secret) == set()
             assert all(secret not in sent.row.body for sent in house.sent.values())
@@ -80,7 +80,7 @@ class TestRefused:
     @pytest.mark.parametrize("store", ["jobs", "runs"])
     async def test_a_record_is_not_known_by_one(self, house: House, project: str, store: str) -> None:
         write = Write(store=store, id=f"etl/{KEY}", body={"name": "a"})
-        refusal = await house.refused("lineage", house.standing(project), "sensitive", writes=(write,))
+        refusal = await house.refusal("lineage", house.standing(project), "sensitive", writes=(write,))
         assert [problem.field for problem in refusal.problems] == [f"writes.{store}.id"]
         assert KEY not in refusal.model_dump_json()
         assert await tables_with(house, project, KEY) == set()
@@ -88,10 +88,10 @@ class TestRefused:
     async def test_nor_is_a_task(self, house: House, project: str) -> None:
         body = {"task_id": KEY, "content_sha256": "a"}
         write = Write(store="submissions", id="x", body=body)
-        refusal = await house.refused("router", house.standing(project), "sensitive", writes=(write,))
+        refusal = await house.refusal("router", house.standing(project), "sensitive", writes=(write,))
         assert [problem.field for problem in refusal.problems] == ["task_id"]
         message = Outgoing(type=ROUTED, data={"task_id": KEY, "task": {}})
-        await house.refused("router", house.standing(project, KEY), "sensitive", messages=(message,))
+        await house.refusal("router", house.standing(project, KEY), "sensitive", messages=(message,))
         assert await tables_with(house, project, KEY) == set()
 
     async def test_nor_a_project_and_the_refusal_is_accounted_for_in_the_default_one(self, house: House) -> None:
@@ -119,7 +119,7 @@ class TestRefused:
         assert await tables_with(house, project, KEY) == set()
 
     async def test_what_is_quoted_in_a_refusal_is_harmless(self, house: House, project: str) -> None:
-        refusal = await house.refused(
+        refusal = await house.refusal(
             "router",
             house.standing(project),
             "agent",

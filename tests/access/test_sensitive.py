@@ -60,17 +60,17 @@ async def principal(house: House, kind: PrincipalKind, *roles: Any) -> str:
     name = f"{kind}-{new_id()}"
     asker = Principal(name=name, kind=kind, projects=("*",), roles=roles)
     write = Write(store="principals", id=new_id(), body=asker.model_dump(mode="json", exclude_none=True))
-    await house.done("router", released_by(house, "default"), writes=(write,))
+    await house.apply("router", released_by(house, "default"), writes=(write,))
     return name
 
 
 class TestRedacted:
     async def test_it_is_in_nothing_that_is_kept_sent_logged_or_audited(self, house: House, project: str) -> None:
-        manager = house.handed(await house.routed(project, "t-1"))
+        manager = house.delivery(await house.routed(project, "t-1"))
         text = f"{CARD} was declined for {MAIL} at {ADDRESS}"
         attempt = {"attempt_id": "a-1", "task_id": "t-1", "description": text, "tried": text}
         with capture_logs() as logs:
-            done = await house.done(
+            done = await house.apply(
                 "manager",
                 manager,
                 writes=(
@@ -97,10 +97,10 @@ class TestRedacted:
         looks_like_an_account = "01a20276-b2ef-7d2e-be56-8ebfd6363fcc"
         data = {"task_id": looks_like_an_account, "task": {"task_id": looks_like_an_account}}
         origin = house.standing(project, looks_like_an_account)
-        done = await house.done("router", origin, messages=(Outgoing(type=ROUTED, data=data),))
+        done = await house.apply("router", origin, messages=(Outgoing(type=ROUTED, data=data),))
         assert json.loads(house.sent[done.message_ids[0]].row.body) == data
         card = CARD.replace(" ", "")
-        refused = await house.refused(
+        refused = await house.refusal(
             "router",
             house.standing(project, card),
             "sensitive",
@@ -109,29 +109,29 @@ class TestRedacted:
         assert [problem.field for problem in refused.problems] == ["task.task_id", "task_id"]
 
     async def test_it_is_the_same_when_it_comes_again(self, house: House, project: str) -> None:
-        manager = house.handed(await house.routed(project, "t-1"))
+        manager = house.delivery(await house.routed(project, "t-1"))
         write = Write(store="tasks", id="t-1", body=task_body("t-1", description=f"card {CARD}"))
-        first = await house.done("manager", manager, writes=(write,))
+        first = await house.apply("manager", manager, writes=(write,))
         again = await house.commit("manager", manager, writes=(write,))
         assert (again.status, again.versions) == ("replayed", first.versions)
         assert (await house.body(project, "tasks", "t-1") or {})["description"] == "card [redacted:card]"
 
     async def test_what_is_found_in_a_text_that_was_redacted_is_nothing_new(self, house: House, project: str) -> None:
-        manager = house.handed(await house.routed(project, "t-1"))
+        manager = house.delivery(await house.routed(project, "t-1"))
         body = task_body("t-1", description="pay [redacted:card] to [redacted:email]")
-        await house.done("manager", manager, writes=(Write(store="tasks", id="t-1", body=body),))
+        await house.apply("manager", manager, writes=(Write(store="tasks", id="t-1", body=body),))
         assert (await house.body(project, "tasks", "t-1") or {})["description"] == body["description"]
 
     async def test_in_a_dead_letter_it_is_gone_and_what_is_under_quarantine_is_not(
         self, house: House, project: str
     ) -> None:
-        reported = house.handed(await house.reported(project, "t-1"))
+        reported = house.delivery(await house.reported(project, "t-1"))
         body = json.dumps({"note": f"{CARD} {KEY}"})
         letter = DeadLetter(code="sensitive", subject=f"intake.{project}.outcome", body=body, headers={})
-        await house.done("manager", reported, step="dead", dead_letter=letter)
+        await house.apply("manager", reported, step="dead", dead_letter=letter)
         held = DeadLetter(code="sensitive", subject=f"intake.{project}.outcome", body=GENERIC, headers={})
-        other = house.handed(await house.reported(project, "t-2"))
-        await house.done("manager", other, step="dead", dead_letter=held)
+        other = house.delivery(await house.reported(project, "t-2"))
+        await house.apply("manager", other, step="dead", dead_letter=held)
         assert await tables_with(house, project, CARD) == await tables_with(house, project, KEY) == set()
         assert await tables_with(house, project, GENERIC.split('"')[1]) == {"records"}
 
@@ -140,54 +140,54 @@ class TestReleased:
     async def test_a_person_lets_one_value_pass_in_one_project_until_it_is_revoked(
         self, house: House, project: str
     ) -> None:
-        manager = house.handed(await house.routed(project, "t-1"))
+        manager = house.delivery(await house.routed(project, "t-1"))
         write = Write(store="tasks", id="t-1", body=task_body("t-1", description=GENERIC))
-        refused = await house.refused("manager", manager, "sensitive", writes=(write,))
+        refused = await house.refusal("manager", manager, "sensitive", writes=(write,))
         assert "k8Vqz3" not in refused.model_dump_json()
         made = release(fingerprint_of(refused))
-        await house.done("router", released_by(house, project), writes=(made,))
-        await house.done("manager", manager, writes=(write,))
+        await house.apply("router", released_by(house, project), writes=(made,))
+        await house.apply("manager", manager, writes=(write,))
         assert (await house.body(project, "tasks", "t-1") or {})["description"] == GENERIC
 
         another = task_body("t-1", description=GENERIC.replace("k8V", "z8V"))
-        later = house.handed(await house.reported(project, "t-1"))
+        later = house.delivery(await house.reported(project, "t-1"))
         changed = Write(store="tasks", id="t-1", body=another, expect=1)
-        await house.refused("manager", later, "sensitive", writes=(changed,))
-        elsewhere = house.handed(await house.routed(f"{project}-b", "t-1"))
-        await house.refused("manager", elsewhere, "sensitive", writes=(write,))
+        await house.refusal("manager", later, "sensitive", writes=(changed,))
+        elsewhere = house.delivery(await house.routed(f"{project}-b", "t-1"))
+        await house.refusal("manager", elsewhere, "sensitive", writes=(write,))
 
         gone = Write(store="releases", id=made.id, body=None, expect=1)
-        await house.done("router", released_by(house, project), writes=(gone,))
+        await house.apply("router", released_by(house, project), writes=(gone,))
         same = Write(store="tasks", id="t-1", body=write.body, expect=1)
-        await house.refused("manager", later, "sensitive", writes=(same,))
+        await house.refusal("manager", later, "sensitive", writes=(same,))
 
     async def test_it_is_known_after_a_restart(self, house: House, project: str) -> None:
         write = Write(store="tasks", id="t-1", body=task_body("t-1", description=f"{GENERIC} {KEY}"))
-        manager = house.handed(await house.routed(project, "t-1"))
-        refused = await house.refused("manager", manager, "sensitive", writes=(write,))
+        manager = house.delivery(await house.routed(project, "t-1"))
+        refused = await house.refusal("manager", manager, "sensitive", writes=(write,))
         prints = re.findall(r"fingerprint ([0-9a-f]{16})", refused.model_dump_json())
         assert len(set(prints)) == 2
         for each in set(prints):
-            await house.done("router", released_by(house, project), writes=(release(each),))
+            await house.apply("router", released_by(house, project), writes=(release(each),))
         house.restart()
-        await house.done("manager", manager, writes=(write,))
+        await house.apply("manager", manager, writes=(write,))
 
     async def test_it_takes_a_person_who_operates(self, house: House, project: str) -> None:
         operator = await principal(house, "person", "operate")
-        await house.done("router", released_by(house, project, operator), writes=(release("0" * 16),))
+        await house.apply("router", released_by(house, project, operator), writes=(release("0" * 16),))
         machine = await principal(house, "system", "operate", "admin", "ingest")
         reader = await principal(house, "person", "read", "admin")
         for who in (machine, reader):
             origin = released_by(house, project, who)
-            await house.refused("router", origin, "store", writes=(release("1" * 16),))
-        await house.refused("router", house.standing(project), "store", writes=(release("2" * 16),))
-        handed = house.handed(await house.reported(project, "t-1"))
-        await house.refused("manager", handed, "store", writes=(release("3" * 16),))
+            await house.refusal("router", origin, "store", writes=(release("1" * 16),))
+        await house.refusal("router", house.standing(project), "store", writes=(release("2" * 16),))
+        handed = house.delivery(await house.reported(project, "t-1"))
+        await house.refusal("manager", handed, "store", writes=(release("3" * 16),))
 
 
 @pytest.mark.parametrize("value", [CARD, MAIL, KEY, GENERIC])
 async def test_a_refusal_names_every_value_once_at_its_first_place(house: House, project: str, value: str) -> None:
-    manager = house.handed(await house.routed(project, "t-1"))
+    manager = house.delivery(await house.routed(project, "t-1"))
     body = task_body("t-1", description=f"{KEY} {value}", reason=f"{value} {KEY}")
-    refused = await house.refused("manager", manager, "sensitive", writes=(Write(store="tasks", id="t-1", body=body),))
+    refused = await house.refusal("manager", manager, "sensitive", writes=(Write(store="tasks", id="t-1", body=body),))
     assert [problem.field for problem in refused.problems] == ["description"] * (1 + (value == GENERIC))

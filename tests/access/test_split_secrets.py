@@ -71,9 +71,9 @@ async def test_the_second_half_that_another_commit_adds_is_not_kept(
     house: House, project: str, half: dict[str, object], whole: dict[str, object]
 ) -> None:
     for expect, fields in enumerate((half, whole)):
-        manager = house.handed(await house.reported(project, "t-1"))
+        manager = house.delivery(await house.reported(project, "t-1"))
         write = Write(store="tasks", id="t-1", body=task_body("t-1", **fields), expect=expect)
-        await house.done("manager", manager, writes=(write,))
+        await house.apply("manager", manager, writes=(write,))
     assert await tables_with(house, project, SECOND) == set()
     kept = await house.body(project, "tasks", "t-1")
     assert FIRST not in repr(kept)

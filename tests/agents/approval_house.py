@@ -31,7 +31,7 @@ def approvals(house: House) -> list[Approval]:
     return sorted((record(item, Approval) for item in house.items("approvals")), key=lambda each: each.approval_id)
 
 
-def pending(house: House) -> Approval:
+def pending_approval(house: House) -> Approval:
     """The approval that the task waits for."""
     waiting = house.task().approval
     assert waiting is not None
@@ -42,7 +42,7 @@ def pending(house: House) -> Approval:
 
 def decide(house: House, decision: str = "approved", by: str = "ana", told: bool = True) -> str | None:
     """A person decides, as the router writes it; `told` delivers the message to the manager."""
-    approval = pending(house)
+    approval = pending_approval(house)
     given = ApprovalDecision(decision=decision, artifact_sha256=approval.artifact_sha256, reason="seen")
     decided = approval.decided(given, by, "person", house.now)
     house.put("approvals", approval.approval_id, decided.model_dump(mode="json", exclude_none=True), author="router")

@@ -7,7 +7,7 @@ from counterpoint.memory.embedding.files import ModelSettings
 from counterpoint.memory.embedding.model import Embedder
 
 
-class Meaning:
+class ModelSimilarity:
     """The real embedding model as a similarity."""
 
     def __init__(self) -> None:

@@ -140,7 +140,7 @@ def vector_of(text: str, dimensions: int) -> list[float]:
 
 
 @asynccontextmanager
-async def listening(app: Starlette) -> AsyncIterator[str]:
+async def run_server(app: Starlette) -> AsyncIterator[str]:
     """A server of this process: its URL."""
     server: HttpServer
     server, port = http_server(app, "127.0.0.1", 0)
@@ -161,7 +161,7 @@ async def world() -> AsyncIterator[World]:
         Route("/v1/embeddings", made.embeddings, methods=["POST"]),
         Route("/search", made.search),
     ]
-    async with listening(Starlette(routes=routes)) as url:
+    async with run_server(Starlette(routes=routes)) as url:
         made.url = url
         try:
             yield made
@@ -200,7 +200,7 @@ async def gateway(door: Door, outside: ProviderLimits) -> AsyncIterator[tuple[st
     """A gateway, listening: its URL, and what is behind it."""
     made = calls(door, outside)
     await made.load()
-    async with listening(application(made)) as url:
+    async with run_server(application(made)) as url:
         try:
             yield url, made
         finally:
@@ -215,13 +215,13 @@ async def delegated(
     body = task_body(task, **(fields or {}), **({"budget": budget} if budget else {}))
     message = Outgoing(type=DELEGATED, data={"task_id": task})
     write = Write(store="tasks", id=task, body=body)
-    done = await house.done("manager", house.handed(routed, lives_s=3600), writes=(write,), messages=(message,))
+    done = await house.apply("manager", house.delivery(routed, lives_s=3600), writes=(write,), messages=(message,))
     return done.message_ids[0]
 
 
 def developer(door: Door, message_id: str) -> Memory:
     """The developer's memory while it works on a message."""
-    return Memory(door, "developer", door.house.handed(message_id, lives_s=3600), utc_now())
+    return Memory(door, "developer", door.house.delivery(message_id, lives_s=3600), utc_now())
 
 
 async def token(

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Received:
+class HookRequest:
     """A request as it came."""
 
     path: str
@@ -36,13 +36,13 @@ class HookReceiver:
     """Requests received, oldest first. `replies` are used up in order; then `reply` answers."""
 
     url: str = ""
-    received: list[Received] = field(default_factory=list)
+    received: list[HookRequest] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     reply: Reply = Reply()
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def until(self, count: int, timeout_s: float = 30) -> list[Received]:
+    async def until(self, count: int, timeout_s: float = 30) -> list[HookRequest]:
         """Wait for so many requests and return them."""
         async with asyncio.timeout(timeout_s), self.changed:
             await self.changed.wait_for(lambda: len(self.received) >= count)
@@ -62,7 +62,7 @@ class HookReceiver:
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
         content = await reader.readexactly(int(headers.get("content-length", 0)))
         async with self.changed:
-            self.received.append(Received(head[0].split()[1], headers, content))
+            self.received.append(HookRequest(head[0].split()[1], headers, content))
             self.changed.notify_all()
         reply = self.replies.pop(0) if self.replies else self.reply
         if reply.hangs:

@@ -121,7 +121,7 @@ def _dag_run(
         known.passed.append(fact)
 
 
-def standing(known: History) -> Standing:
+def final_incidents(known: History) -> Standing:
     """The incidents that stand when everything has come in and nothing is waited for."""
     over = {f["run"]: _over(f, known.passed) for f in known.failed}
     causes = [f for f in known.failed if not f["whole"]]

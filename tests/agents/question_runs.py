@@ -9,7 +9,7 @@ from agents.developer_memory import Shelf
 from agents.steps import handle_in_steps
 
 from counterpoint.client import Gateway
-from counterpoint.client.gateway import Generated, Usage, WebResult, WebResults
+from counterpoint.client.gateway import Completion, Usage, WebResult, WebResults
 from counterpoint.developer.evidence.calibration import Calibration, load_calibration
 from counterpoint.developer.excerpts.relevance import Curve
 from counterpoint.developer.handlers import OFFLINE
@@ -31,10 +31,6 @@ async def _alike(query: str, texts: Sequence[str]) -> list[float]:
     """The share of a query's words that a text holds; a little for every text."""
     asked = content_words(query)
     return [0.01 + len(asked & content_words(text)) / (len(asked) + 1) for text in texts]
-
-
-class Killed(BaseException):
-    """The process ends here."""
 
 
 class Book(Shelf):
@@ -113,7 +109,7 @@ class Model(Gateway):
 
     async def generate(  # type: ignore[override]
         self, holder: Any, messages: Sequence[Mapping[str, str]], *, key: str, deadline_s: float, **more: Any
-    ) -> Generated:
+    ) -> Completion:
         self.deadlines.append(deadline_s)
         if self.slow:
             await asyncio.sleep(deadline_s)
@@ -123,7 +119,7 @@ class Model(Gateway):
             said = self.says.pop(0) if len(self.says) > 1 else self.says[0]
             if isinstance(said, CounterpointError):
                 raise said
-            self.kept[key] = Generated(text=said, finish="stop", usage=Usage(model="m", input_tokens=1))
+            self.kept[key] = Completion(text=said, finish="stop", usage=Usage(model="m", input_tokens=1))
         self.after("model")
         return self.kept[key]  # type: ignore[no-any-return]
 

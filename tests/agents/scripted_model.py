@@ -7,7 +7,7 @@ from agents.obedient import proposal
 from agents.question_runs import Book
 
 from counterpoint.client import Gateway
-from counterpoint.client.gateway import Generated, Usage
+from counterpoint.client.gateway import Completion, Usage
 from counterpoint.developer.handlers import OFFLINE, handle_delegated
 from counterpoint.developer.settings import Deadlines
 from counterpoint.proto.errors import CounterpointError, Permanent, Problem
@@ -30,7 +30,7 @@ OTHERS = {
 Script = Callable[[Sequence[Mapping[str, str]]], str] | str | CounterpointError
 
 
-class Scripted(Gateway):
+class ScriptedGateway(Gateway):
     """A gateway whose model follows a script: the replies in their order, the last one for ever. Outcomes are kept by
     their keys, as the real one keeps them; `asked` are the prompts that went outside."""
 
@@ -39,12 +39,12 @@ class Scripted(Gateway):
         self.script = list(script)
         self.finish = finish
         self.asked: list[Sequence[Mapping[str, str]]] = []
-        self.kept: dict[str, tuple[Any, Generated]] = {}
+        self.kept: dict[str, tuple[Any, Completion]] = {}
         self.after: Callable[[str], Any] = lambda what: None
 
     async def generate(  # type: ignore[override]
         self, holder: Any, messages: Sequence[Mapping[str, str]], *, key: str, deadline_s: float, **more: Any
-    ) -> Generated:
+    ) -> Completion:
         assert deadline_s > 0
         if key in self.kept:
             known, reply = self.kept[key]
@@ -56,7 +56,7 @@ class Scripted(Gateway):
         if isinstance(said, CounterpointError):
             raise said
         text = said if isinstance(said, str) else said(messages)
-        self.kept[key] = messages, Generated(text=text, finish=self.finish, usage=Usage(model="m", input_tokens=1))
+        self.kept[key] = messages, Completion(text=text, finish=self.finish, usage=Usage(model="m", input_tokens=1))
         self.after("model")
         return self.kept[key][1]
 

@@ -64,7 +64,7 @@ def test_more_of_anything_never_lowers_the_score(left: ConfidenceTerms, right: C
     assert 0 <= score(left) <= score(best) <= 1
 
 
-def found(task: str, passages: Sequence[Passage]) -> tuple[Hit, ...]:
+def hits_of(task: str, passages: Sequence[Passage]) -> tuple[Hit, ...]:
     items = [
         Item(
             store="chunks",
@@ -148,7 +148,7 @@ def test_there_are_thirty_labelled_tasks() -> None:
 def test_inputs_of_labelled_tasks(
     name: str, passages: list[Passage], provider: bool | None, similar: bool, count: int, expected: str
 ) -> None:
-    inputs = confidence_terms(found(LOAD, passages), provider, similar, TOPIC)
+    inputs = confidence_terms(hits_of(LOAD, passages), provider, similar, TOPIC)
     assert inputs.rag_hits == count
     assert confidence_of(inputs).band == expected
     assert inputs.provider_exists == ("not applicable" if provider is None else provider)
@@ -162,7 +162,7 @@ def test_untrusted_content_alone_never_lifts_a_score_over_medium(
     passages: list[tuple[str, str, float]], provider: bool | None, similar: bool
 ) -> None:
     untrusted = [(source, text, cosine, 0) for source, text, cosine in passages]
-    alone = confidence_of(confidence_terms(found(LOAD, untrusted), provider, similar, TOPIC))
+    alone = confidence_of(confidence_terms(hits_of(LOAD, untrusted), provider, similar, TOPIC))
     nothing = confidence_of(confidence_terms((), provider, similar, TOPIC))
     assert alone == nothing
     assert alone.score < 0.6
@@ -172,14 +172,14 @@ def test_untrusted_content_alone_never_lifts_a_score_over_medium(
 def test_a_copy_under_another_name_adds_no_source(passages: list[tuple[str, str, float]], data: st.DataObject) -> None:
     trusted = [(source, text, cosine, 2) for source, text, cosine in passages]
     _, text, cosine, _ = data.draw(st.sampled_from(trusted))
-    after = found(LOAD, [*trusted, ("copy", text, cosine, 2)])
+    after = hits_of(LOAD, [*trusted, ("copy", text, cosine, 2)])
     before = [hit for hit in after if hit.source != "copy"]
     assert len(independent_sources(after, TOPIC.threshold)) <= len(independent_sources(before, TOPIC.threshold))
 
 
 def test_a_medium_confidence_says_what_it_lacks() -> None:
-    (said,) = weaknesses(confidence_of(confidence_terms(found(LOAD, MANY[:2]), False, False, TOPIC)))
+    (said,) = weaknesses(confidence_of(confidence_terms(hits_of(LOAD, MANY[:2]), False, False, TOPIC)))
     assert "2 of 5" in said
     assert "provider" in said
     assert "succeeded" in said
-    assert weaknesses(confidence_of(confidence_terms(found(LOAD, MANY), True, True, TOPIC))) == ()
+    assert weaknesses(confidence_of(confidence_terms(hits_of(LOAD, MANY), True, True, TOPIC))) == ()

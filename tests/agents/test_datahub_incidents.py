@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from agents.hook_receiver import HookReceiver, Received, Reply, hook_receiver
+from agents.hook_receiver import HookReceiver, HookRequest, Reply, hook_receiver
 from agents.notified_house import DONE, EVIL, PROPOSED, NotifiedHouse, completed, course, proposed
 from pydantic import ValidationError
 
@@ -22,7 +22,7 @@ TASK = f"urn:li:dataJob:({FLOW},load%28v2%29%2Cx)"
 WRITTEN = "/openapi/v3/entity/incident?async=false"
 
 
-def known(answer: Any) -> Reply:
+def existence(answer: Any) -> Reply:
     """DataHub's answer to the question whether it knows an entity."""
     return Reply(body={"data": {"entityExists": answer}})
 
@@ -39,12 +39,12 @@ def datahub(hub: HookReceiver, **fields: Any) -> Receiver:
     return Receiver.model_validate(made | fields)
 
 
-def writes(hub: HookReceiver) -> list[Received]:
+def writes(hub: HookReceiver) -> list[HookRequest]:
     """The incidents that were written."""
     return [one for one in hub.received if one.path == WRITTEN]
 
 
-def info(one: Received) -> dict[str, Any]:
+def info(one: HookRequest) -> dict[str, Any]:
     """The aspect of one incident."""
     ((entity),) = one.json
     aspect: dict[str, Any] = entity["incidentInfo"]["value"]
@@ -53,7 +53,7 @@ def info(one: Received) -> dict[str, Any]:
 
 async def test_an_incident_is_written_on_the_entity_that_exists_and_resolved_with_its_task(hub: HookReceiver) -> None:
     house = NotifiedHouse([datahub(hub)])
-    hub.replies = [known(False), known(True)]
+    hub.replies = [existence(False), existence(True)]
     house.task(target=JOB, priority="high", error_message="disk full")
     await course(house)
     asked = [one.json["variables"]["urn"] for one in hub.received if one.path == "/api/graphql"]
@@ -70,7 +70,7 @@ async def test_an_incident_is_written_on_the_entity_that_exists_and_resolved_wit
 
 async def test_an_entity_that_datahub_does_not_know_is_not_made(hub: HookReceiver) -> None:
     house = NotifiedHouse([datahub(hub)])
-    hub.reply = known(False)
+    hub.reply = existence(False)
     house.task(target=JOB, **PROPOSED)
     await house.tell(proposed())
     await house.settle(timedelta(days=10))
@@ -80,7 +80,7 @@ async def test_an_entity_that_datahub_does_not_know_is_not_made(hub: HookReceive
 
 async def test_a_data_set_is_found_by_its_platform_and_a_task_without_either_writes_nothing(hub: HookReceiver) -> None:
     house = NotifiedHouse([datahub(hub, environment="DEV")])
-    hub.replies = [known(True)]
+    hub.replies = [existence(True)]
     house.task(
         "with", target={"dataset": {"namespace": "postgres://db:5432", "name": "shop.public.orders"}}, **PROPOSED
     )
@@ -101,7 +101,7 @@ async def test_without_a_clear_answer_nothing_is_written_and_the_call_is_repeate
     hub: HookReceiver, answer: Reply
 ) -> None:
     house = NotifiedHouse([datahub(hub)])
-    hub.replies = [answer, known(True)]
+    hub.replies = [answer, existence(True)]
     house.task(target=JOB, **PROPOSED)
     await house.tell(proposed())
     await house.settle()
@@ -124,7 +124,7 @@ async def test_a_refused_token_is_a_dead_letter(hub: HookReceiver) -> None:
 
 async def test_a_call_of_a_process_that_was_killed_writes_the_same_incident_again(hub: HookReceiver) -> None:
     house = NotifiedHouse([datahub(hub)])
-    hub.replies = [known(True), Reply(hangs=True)]
+    hub.replies = [existence(True), Reply(hangs=True)]
     house.task(target=JOB, **PROPOSED)
     await house.tell(proposed())
     (timer,) = house.memory.timers
@@ -134,7 +134,7 @@ async def test_a_call_of_a_process_that_was_killed_writes_the_same_incident_agai
     await asyncio.gather(calling, return_exceptions=True)
     hub.released.set()
     house.restart()
-    hub.replies = [known(True)]
+    hub.replies = [existence(True)]
     house.clock.now += timedelta(minutes=1)
     house.memory.timers.append(timer)
     await house.settle()
@@ -144,7 +144,7 @@ async def test_a_call_of_a_process_that_was_killed_writes_the_same_incident_agai
 
 async def test_texts_of_an_incident_come_to_no_life(hub: HookReceiver) -> None:
     house = NotifiedHouse([datahub(hub)])
-    hub.replies = [known(True)]
+    hub.replies = [existence(True)]
     texts = {"error_message": EVIL, "proposal": EVIL, "context": {"owner": EVIL}}
     house.task(target=JOB, **(PROPOSED | texts))
     await house.tell(proposed())
@@ -167,7 +167,7 @@ async def test_a_failed_task_leaves_the_incident_open_and_a_cancelled_one_closes
             ("cancelled", TaskCancelled(task_id="t1", by="me")),
         )
     ):
-        hub.replies = [known(True)]
+        hub.replies = [existence(True)]
         house.task(f"t{number}", target=JOB, **PROPOSED)
         await house.tell(proposed(f"t{number}"))
         await house.settle()

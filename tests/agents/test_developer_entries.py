@@ -1,7 +1,7 @@
 """The entry of a failure is quoted from its remedy on, and a page about another subject is no answer."""
 
 import pytest
-from agents.test_developer_sections import CURVE, found
+from agents.test_developer_sections import CURVE, hits_of
 
 from counterpoint.developer.excerpts.answers import QuestionHits
 from counterpoint.developer.excerpts.sections import sections
@@ -62,36 +62,38 @@ Stop the second writer.
 """
 
 
-def shown(best: Procedure) -> str:
+def whole_text(best: Procedure) -> str:
     return "\n".join((best.text, *("\n".join(each.quotes) for each in best.more)))
 
 
 def test_remedy_of_an_entry_comes_before_its_symptom_and_no_other_remedy_beside_it() -> None:
-    best, *_ = procedures(FAILURE, found(FAILURE, ("writer.md", ENTRIES)))
-    places = [shown(best).index(each) for each in ("Stop the second writer.", "writectl drop", "segment 12 refused")]
+    best, *_ = procedures(FAILURE, hits_of(FAILURE, ("writer.md", ENTRIES)))
+    places = [
+        whole_text(best).index(each) for each in ("Stop the second writer.", "writectl drop", "segment 12 refused")
+    ]
     assert places == sorted(places)
     assert best.likely
-    assert "faster disk" not in shown(best)
-    assert "limit of blocks" not in shown(best)
+    assert "faster disk" not in whole_text(best)
+    assert "limit of blocks" not in whole_text(best)
 
 
 @pytest.mark.parametrize("heading", ["What to do", "Solution", "Workaround", "Was tun?"])
 def test_entry_may_be_the_whole_page_and_its_remedy_a_neighbour_of_what_was_found(heading: str) -> None:
     page = PAGE.replace("What to do", heading)
     symptom, remedy = (
-        [hit for hit in found(FAILURE, ("writer.md", page)) if (heading in hit.context) == other]
+        [hit for hit in hits_of(FAILURE, ("writer.md", page)) if (heading in hit.context) == other]
         for other in (False, True)
     )
     best, *_ = procedures(FAILURE, symptom, remedy)
     assert best.text == "Stop the second writer."
-    assert "segment 12 refused" in shown(best)
+    assert "segment 12 refused" in whole_text(best)
 
 
 def test_section_that_is_no_part_of_an_entry_has_no_remedy_elsewhere() -> None:
     page = ENTRIES.replace("### Description", "### Writers").replace("### Root cause", "### Blocks")
-    best, *_ = procedures(FAILURE, found(FAILURE, ("writer.md", page)))
+    best, *_ = procedures(FAILURE, hits_of(FAILURE, ("writer.md", page)))
     assert best.text.startswith("The writer prints `segment 12")
-    assert all(one.entry is None for one in sections(found("x", ("writer.md", page))) if "Writers" in one.headings)
+    assert all(one.entry is None for one in sections(hits_of("x", ("writer.md", page))) if "Writers" in one.headings)
 
 
 LEDGER = ("ledger-sleep.md", "# Sleep\n\nTo let a cluster of the ledger sleep, set `sleep: on` on the cluster.\n")
@@ -100,16 +102,16 @@ QUEUE = ("queue-upgrade.md", "# Upgrade\n\nStop the broker, and start the new ve
 
 def test_page_is_no_answer_where_the_question_names_the_subject_of_another_page() -> None:
     own, other = "How do I let a ledger cluster sleep?", "How do I let a queue cluster sleep?"
-    likely, unlikely = (QuestionHits(each, found(each, LEDGER, QUEUE)).grade(CURVE) for each in (own, other))
+    likely, unlikely = (QuestionHits(each, hits_of(each, LEDGER, QUEUE)).grade(CURVE) for each in (own, other))
     assert likely.sufficient
     assert unlikely.probability <= LACKING_MAX
-    assert QuestionHits(other, found(other, LEDGER)).grade(CURVE).probability > LACKING_MAX
+    assert QuestionHits(other, hits_of(other, LEDGER)).grade(CURVE).probability > LACKING_MAX
 
 
 def test_number_in_the_name_of_a_page_is_no_subject() -> None:
     question = "How do I let 2 ledger clusters sleep?"
     page = ("queue-2.md", "# Queue 2\n\nStop the broker, and start the new version.\n")
-    assert QuestionHits(question, found(question, LEDGER, page)).grade(CURVE).probability > LACKING_MAX
+    assert QuestionHits(question, hits_of(question, LEDGER, page)).grade(CURVE).probability > LACKING_MAX
 
 
 def test_failure_of_another_system_is_not_answered_unless_its_message_is_quoted() -> None:
@@ -117,17 +119,17 @@ def test_failure_of_another_system_is_not_answered_unless_its_message_is_quoted(
     page = ("ledger-sleep.md", f"# Sleep\n\n{text}\n")
     quoting = ("ledger-sleep.md", f"# Sleep\n\n`cluster refuses all connections`: {text}\n")
     failure = "queue is away\nerror: cluster refuses all connections"
-    plain, named = (procedures(failure, found(failure, each, QUEUE))[0].likelihood for each in (page, quoting))
+    plain, named = (procedures(failure, hits_of(failure, each, QUEUE))[0].likelihood for each in (page, quoting))
     assert plain <= LACKING_MAX < named
 
 
 def test_alert_that_no_section_names_gets_a_likely_procedure_only() -> None:
     report = "no ready copy of the ledger was detected for 10 minutes"
     page = ("probe.md", "# Probe\n\nThe probe waits 10 minutes until it reports a copy.\n")
-    low, *_ = procedures(report, found(report, page, cosine=0.1))
+    low, *_ = procedures(report, hits_of(report, page, cosine=0.1))
     assert not low.likely
-    assert procedures(f"LedgerCopyBehind: {report}", found(report, page, cosine=0.1)) == ()
-    assert procedures(f"LedgerCopyBehind: {FAILURE}", found(FAILURE, ("writer.md", ENTRIES)))[0].likely
+    assert procedures(f"LedgerCopyBehind: {report}", hits_of(report, page, cosine=0.1)) == ()
+    assert procedures(f"LedgerCopyBehind: {FAILURE}", hits_of(FAILURE, ("writer.md", ENTRIES)))[0].likely
 
 
 @pytest.mark.parametrize(
@@ -141,7 +143,7 @@ def test_default_of_a_setting_is_answered_by_a_sentence_that_gives_it(page: str,
     for name in ("slot.keep_gb", "slotKeep"):
         text = page.replace("slot.keep_gb", name)
         question = f"What is the default of {name}?"
-        made = QuestionHits(question, found(question, ("slots.md", f"# Slots\n\n{text}\n"))).grade(CURVE)
+        made = QuestionHits(question, hits_of(question, ("slots.md", f"# Slots\n\n{text}\n"))).grade(CURVE)
         assert (made.probability > LACKING_MAX) == given
 
 

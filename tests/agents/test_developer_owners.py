@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents.developer_meaning import Meaning
+from agents.developer_meaning import ModelSimilarity
 from agents.developer_memory import Shelf, Similarity, by_words
 from agents.steps import handle_in_steps
 
@@ -51,7 +51,7 @@ def keep(shelf: Shelf, node: Node) -> None:
     shelf.put(f"{node.kind}s", node.id, body, integrity=2)
 
 
-async def asked(question: str, shelf: Shelf | None = None, **more: Any) -> TaskWorked:
+async def answer_to(question: str, shelf: Shelf | None = None, **more: Any) -> TaskWorked:
     shelf = shelf or shelf_of()
     task = SubmitTask.model_validate({"kind": "question", "description": question, **more})
     message = TaskDelegated(task_id="t1", project=shelf.project, session_id="s1", attempt=1, task=task, lane="answer")
@@ -79,7 +79,7 @@ async def asked(question: str, shelf: Shelf | None = None, **more: Any) -> TaskW
     ],
 )
 async def test_an_owner_in_lineage_is_the_answer(question: str, sentence: str, record: Node) -> None:
-    worked = await asked(question)
+    worked = await answer_to(question)
     assert worked.outcome == "answered"
     assert (worked.text or "").startswith(f"{sentence[:-1]}")
     (citation,) = worked.findings.citations
@@ -88,17 +88,17 @@ async def test_an_owner_in_lineage_is_the_answer(question: str, sentence: str, r
 
 
 async def test_rows_of_documents_answer_what_lineage_does_not_know() -> None:
-    shelf = shelf_of(Meaning())
+    shelf = shelf_of(ModelSimilarity())
     shelf.ingest_folder(EXAMPLES, EXAMPLES)
-    worked = await asked("Who owns the registry?", shelf)
+    worked = await answer_to("Who owns the registry?", shelf)
     assert "artefacts team" in (worked.text or "")
     assert {each.store for each in worked.findings.citations} == {"chunks"}
 
 
 async def test_lineage_and_a_row_about_the_same_thing_are_both_quoted() -> None:
-    shelf = shelf_of(Meaning())
+    shelf = shelf_of(ModelSimilarity())
     shelf.ingest("docs/flows.md", PAGE.replace("Registry", "harbour tides") + "\nAsk them in #quay.\n")
-    worked = await asked("Who owns the harbour tides flow?", shelf)
+    worked = await answer_to("Who owns the harbour tides flow?", shelf)
     assert f"The job {PART} is part of the job {FLOW}, which is owned by quay team." in (worked.text or "")
     assert "harbour tides | artefacts team" in (worked.text or "")
     assert "Runners" not in (worked.text or "")
@@ -106,13 +106,13 @@ async def test_lineage_and_a_row_about_the_same_thing_are_both_quoted() -> None:
 
 @pytest.mark.parametrize("question", ["Who owns the customers mart?", "Who owns it?", "Who owns daily_orders_report?"])
 async def test_an_unknown_owner_is_not_made_up(question: str) -> None:
-    worked = await asked(question)
+    worked = await answer_to(question)
     assert worked.outcome == "stopped"
 
 
 async def test_other_questions_read_no_lineage() -> None:
     shelf = shelf_of()
-    await asked("Which team runs the registry on Sundays?", shelf)
+    await answer_to("Which team runs the registry on Sundays?", shelf)
     assert not any(isinstance(query, List) and query.store in ("jobs", "datasets") for query in shelf.queries)
 
 
@@ -120,7 +120,7 @@ async def test_an_untrusted_owner_is_no_certain_answer() -> None:
     shelf = shelf_of()
     body = {"namespace": "trino", "name": "made_up_job", "owners": ["ceo"]}
     shelf.put("jobs", job("trino", "made_up_job").id, body, integrity=1)
-    worked = await asked("Who owns made_up_job?", shelf)
+    worked = await answer_to("Who owns made_up_job?", shelf)
     assert worked.confidence.band == "medium"
     assert "no trusted person has vouched for what the events of lineage state" in worked.findings.caveats
 
@@ -129,8 +129,8 @@ async def test_an_untrusted_owner_is_no_certain_answer() -> None:
     ("question", "owner"), [("Who owns the orders lake?", None), ("Who owns finance_daily?", "team-finance")]
 )
 async def test_a_table_of_the_owners_of_other_things_is_no_answer(question: str, owner: str | None) -> None:
-    shelf = Shelf(Meaning())
+    shelf = Shelf(ModelSimilarity())
     shelf.ingest_folder(EXAMPLES, EXAMPLES)
-    worked = await asked(question, shelf)
+    worked = await answer_to(question, shelf)
     assert worked.outcome == ("answered" if owner else "stopped")
     assert owner is None or owner in (worked.text or "")

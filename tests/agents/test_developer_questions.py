@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agents.developer_meaning import Meaning
+from agents.developer_meaning import ModelSimilarity
 from agents.developer_memory import Shelf
 from agents.steps import handle_in_steps
 
@@ -67,7 +67,7 @@ UNANSWERED = (
 
 
 async def share_answered(questions: tuple[str, ...]) -> float:
-    shelf = Shelf(Meaning())
+    shelf = Shelf(ModelSimilarity())
     for folder in ("knowledge", "late", "incidents/freeipa/knowledge"):
         shelf.ingest_folder(EXAMPLES / folder, EXAMPLES)
     curve = load_calibration().answer
@@ -89,7 +89,7 @@ async def test_few_questions_that_cannot_be_answered_are() -> None:
 
 async def share_of_runs_answered(questions: tuple[str, ...]) -> float:
     """As `share_answered`, through all five steps: with other words, and a text to hand out."""
-    meaning, answered = Meaning(), 0
+    meaning, answered = ModelSimilarity(), 0
     for question in questions:
         shelf = Shelf(meaning)
         for folder in ("knowledge", "late", "incidents/freeipa/knowledge"):

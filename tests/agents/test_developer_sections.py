@@ -83,7 +83,7 @@ Exit code 137 means that the kernel ended the loader.
 """
 
 
-def found(query: str, *texts: tuple[str, str], cosine: float = 0.6) -> tuple[Hit, ...]:
+def hits_of(query: str, *texts: tuple[str, str], cosine: float = 0.6) -> tuple[Hit, ...]:
     """All passages of documents as a search finds them."""
     items = []
     for source, text in texts:
@@ -100,7 +100,7 @@ def found(query: str, *texts: tuple[str, str], cosine: float = 0.6) -> tuple[Hit
 
 
 def answered(question: str, *texts: tuple[str, str]) -> str:
-    return QuestionHits(question, found(question, *(texts or (("slots.md", SLOTS),)))).quoted(CURVE.threshold).text
+    return QuestionHits(question, hits_of(question, *(texts or (("slots.md", SLOTS),)))).quoted(CURVE.threshold).text
 
 
 def test_prohibition_about_the_thing_asked_is_in_the_answer() -> None:
@@ -179,13 +179,13 @@ def test_question_for_an_owner_quotes_its_row_and_what_names_the_thing_alone() -
 def test_row_says_what_its_headers_name() -> None:
     ports = "# Ports\n\n| Port | Process |\n|---|---|\n| 9810 | front |\n| 9811 | slot monitor |\n"
     question = "Which port does the slot monitor need?"
-    assert QuestionHits(question, found(question, ("ports.md", ports))).grade(CURVE).probability > LACKING_MAX
-    (section,) = sections(found(question, ("ports.md", ports)))
+    assert QuestionHits(question, hits_of(question, ("ports.md", ports))).grade(CURVE).probability > LACKING_MAX
+    (section,) = sections(hits_of(question, ("ports.md", ports)))
     assert section.sentences[-1] == "Port: 9811; Process: slot monitor"
 
 
 def test_row_with_other_cells_than_its_headers_says_its_text() -> None:
-    (section,) = sections(found("slot", ("ports.md", "# Ports\n\n| Port | Process |\n|---|---|\n| 9811 |\n")))
+    (section,) = sections(hits_of("slot", ("ports.md", "# Ports\n\n| Port | Process |\n|---|---|\n| 9811 |\n")))
     assert section.sentences[-1] == "| 9811 |"
 
 
@@ -195,7 +195,7 @@ def test_duration_of_a_setting_is_answered_by_its_row() -> None:
 
 @pytest.mark.parametrize("question", ["What is a slot for?", "When does a slot grow?", "Which settings has a slot?"])
 def test_headings_front_matter_and_directives_are_no_answer(question: str) -> None:
-    made = QuestionHits(question, found(question, ("slots.md", SLOTS), ("exits.rst", EXITS))).quoted(CURVE.threshold)
+    made = QuestionHits(question, hits_of(question, ("slots.md", SLOTS), ("exits.rst", EXITS))).quoted(CURVE.threshold)
     for citation in made.citations:
         first = citation.quote.splitlines()[0]
         assert not first.startswith(("#", "---", ".. ", "title:"))
@@ -209,7 +209,7 @@ def test_list_is_not_quoted_without_the_sentence_that_opens_it() -> None:
 
 def whole(question: str, *texts: tuple[str, str]) -> tuple[QuestionTerms, Section]:
     """A question, and the first section of what is found for it."""
-    sought = found(question, *texts)
+    sought = hits_of(question, *texts)
     return question_terms(question, [hit.words for hit in sought]), sections(sought)[0]
 
 
@@ -239,7 +239,7 @@ def test_prohibition_comes_before_a_sentence_that_says_as_much() -> None:
      "Wie viele Slots sind gerade belegt?", "Who do I page when a slot grows?", "In which region is the slot?"],
 )  # fmt: skip
 def test_kind_with_a_form_of_its_own_is_refused_where_no_text_has_it(question: str) -> None:
-    made = QuestionHits(question, found(question, ("slots.md", SLOTS))).grade(CURVE)
+    made = QuestionHits(question, hits_of(question, ("slots.md", SLOTS))).grade(CURVE)
     assert not made.sufficient
     assert made.probability <= LACKING_MAX
 
@@ -249,7 +249,7 @@ def test_what_is_asked_of_us_is_answered_from_our_own_page_alone() -> None:
     vendor = "# Retention\n\nIdle slots: a server keeps 40 idle slots.\n"
     own = "# Retention\n\nIdle slots: on our servers we keep 40 idle slots.\n"
     likely = [
-        QuestionHits(question, found(question, ("keep.md", text))).grade(CURVE).probability for text in (vendor, own)
+        QuestionHits(question, hits_of(question, ("keep.md", text))).grade(CURVE).probability for text in (vendor, own)
     ]
     assert likely[0] <= 0.2 < likely[1]
 
@@ -283,7 +283,7 @@ def test_row_is_found_by_a_number_of_one_digit_and_stands_below_its_headers() ->
 
 
 def test_references_name_a_document_once_for_places_that_follow_one_another() -> None:
-    selected = select("A slot grows because its replica is behind. What do I do?", found("slot", ("slots.md", SLOTS)))
+    selected = select("A slot grows because its replica is behind. What do I do?", hits_of("slot", ("slots.md", SLOTS)))
     assert selected
     first = selected.citations[0]
     other = first.model_copy(update={"source_path": "other.md"})
@@ -295,7 +295,7 @@ def test_references_name_a_document_once_for_places_that_follow_one_another() ->
 def test_thing_that_the_pages_never_mention_is_less_likely_than_one_they_do() -> None:
     known, unknown = "How long until idle slots are dropped?", "How long until idle tunnels of the gateway are dropped?"
     likely, unlikely = (
-        QuestionHits(each, found(each, ("slots.md", SLOTS))).grade(CURVE).probability for each in (known, unknown)
+        QuestionHits(each, hits_of(each, ("slots.md", SLOTS))).grade(CURVE).probability for each in (known, unknown)
     )
     assert likely > unlikely
 
@@ -303,7 +303,7 @@ def test_thing_that_the_pages_never_mention_is_less_likely_than_one_they_do() ->
 def test_version_that_the_pages_never_mention_is_less_likely_than_one_they_do() -> None:
     page = ("update.md", "# Update of the ledger\n\nTo update the ledger to 4.3, stop the ledger and run the setup.\n")
     questions = ("how do I update the ledger to 4.3", "how do I update the ledger to 5.1")
-    known, unknown = (QuestionHits(each, found(each, page)).grade(CURVE).probability for each in questions)
+    known, unknown = (QuestionHits(each, hits_of(each, page)).grade(CURVE).probability for each in questions)
     assert unknown < known
 
 
@@ -312,7 +312,7 @@ def test_what_other_words_found_has_to_be_likelier(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("counterpoint.developer.excerpts.selection.likelihood_model", lambda: even)
     question = "How long until idle slots are dropped?"
     first, again = (
-        QuestionHits(question, found(question, ("slots.md", SLOTS)), rewritten=again).grade(CURVE)
+        QuestionHits(question, hits_of(question, ("slots.md", SLOTS)), rewritten=again).grade(CURVE)
         for again in (False, True)
     )
     assert first.probability == again.probability == 0.5
@@ -321,7 +321,7 @@ def test_what_other_words_found_has_to_be_likelier(monkeypatch: pytest.MonkeyPat
 
 def test_failure_is_answered_by_the_section_that_names_its_exit_code() -> None:
     failure = "The loader stops\nloader exited with exit code 74"
-    best, *_ = procedures(failure, found(failure, ("exits.rst", EXITS), cosine=0.2))
+    best, *_ = procedures(failure, hits_of(failure, ("exits.rst", EXITS), cosine=0.2))
     assert best.code == "exit code 74"
     assert best.likely
     places = [best.text.index(each) for each in ("Exit code 74", "1. Look", "2. Ask", "Do not retry by hand")]
@@ -348,12 +348,12 @@ The build prints "compilation error".
 
 def test_failure_is_answered_by_the_section_that_quotes_its_message() -> None:
     failure = "upload 8841 breaks\nunexpected status: denied: quota exceeded for project payments, 52.1GiB of 50GiB"
-    best, *_ = procedures(failure, found(failure, ("registry.md", QUOTING), ("slots.md", SLOTS), cosine=0.1))
+    best, *_ = procedures(failure, hits_of(failure, ("registry.md", QUOTING), ("slots.md", SLOTS), cosine=0.1))
     assert best.code == "denied: quota exceeded"
     assert best.likely
     assert best.numbered == ("1. Delete untagged artifacts.", "2. Raise the quota.")
     other = "upload 8841 breaks\nunexpected status: denied: disk quota of the runner exceeded"
-    assert all(each.code is None for each in procedures(other, found(other, ("registry.md", QUOTING), cosine=0.1)))
+    assert all(each.code is None for each in procedures(other, hits_of(other, ("registry.md", QUOTING), cosine=0.1)))
 
 
 LEDGER_ALERT = """# LedgerReplicaLagging
@@ -383,7 +383,7 @@ def test_alert_is_answered_by_the_remedies_of_its_page_not_by_when_it_fires() ->
     failure = (
         "paged at night\nLedgerReplicaLagging: replica ledger-2 of the ledger database is 900 s behind its primary"
     )
-    best, *_ = procedures(failure, found(failure, ("alerts/ledger.md", LEDGER_ALERT), ("slots.md", SLOTS)))
+    best, *_ = procedures(failure, hits_of(failure, ("alerts/ledger.md", LEDGER_ALERT), ("slots.md", SLOTS)))
     assert best.code == "LedgerReplicaLagging"
     assert best.likely
     shown = "\n".join((best.text, *("\n".join(each.quotes) for each in best.more)))
@@ -395,7 +395,7 @@ def test_alert_is_answered_by_the_remedies_of_its_page_not_by_when_it_fires() ->
 def test_page_of_an_alert_is_known_by_the_name_of_its_file() -> None:
     failure = "LedgerReplicaLagging: replica ledger-2 is 900 s behind"
     page = LEDGER_ALERT.replace("# LedgerReplicaLagging", "# A copy of the books is late")
-    best, *_ = procedures(failure, found(failure, ("alerts/LedgerReplicaLagging.md", page), cosine=0.1))
+    best, *_ = procedures(failure, hits_of(failure, ("alerts/LedgerReplicaLagging.md", page), cosine=0.1))
     assert best.code == "LedgerReplicaLagging"
 
 
@@ -407,7 +407,7 @@ def test_page_of_another_alert_is_not_proposed() -> None:
         ("a replica of the ledger database is behind its primary database", 1),
         ("LedgerStorageError: a replica of the ledger database is behind its primary database", 1),
     ):
-        assert bool(procedures(failure, found(failure, page))) == bool(proposed), failure
+        assert bool(procedures(failure, hits_of(failure, page))) == bool(proposed), failure
 
 
 def test_short_remedy_of_an_alert_comes_with_the_steps_of_its_diagnosis() -> None:
@@ -427,7 +427,7 @@ LedgerDown fires when every replica and the primary database of the ledger are d
 
 Restore the last copy of the ledger.
 """
-    best, *_ = procedures(failure, found(failure, ("alerts/down.md", page), ("slots.md", SLOTS)))
+    best, *_ = procedures(failure, hits_of(failure, ("alerts/down.md", page), ("slots.md", SLOTS)))
     shown = "\n".join((best.text, *("\n".join(each.quotes) for each in best.more)))
     assert best.text == "Restore the last copy of the ledger."
     assert "1. List the pods" in shown
@@ -439,18 +439,20 @@ def test_product_is_no_alert_and_another_alert_no_name_of_the_failure() -> None:
         ("OpenLedger exited in batch 7", OPEN_LEDGER), ("LedgerPrimaryLagging: ledger-2", LEDGER_ALERT),
         ("LedgerReplicaLaggingBadly: ledger-2", LEDGER_ALERT),
     ):  # fmt: skip
-        made = procedures(failure, found(failure, ("ledger.md", page), cosine=0.1))
+        made = procedures(failure, hits_of(failure, ("ledger.md", page), cosine=0.1))
         assert all(each.code is None for each in made), failure
 
 
 def test_two_quoted_words_name_no_failure() -> None:
     failure = "compilation error in module ledger at line 7"
-    assert all(each.code is None for each in procedures(failure, found(failure, ("registry.md", QUOTING), cosine=0.1)))
+    assert all(
+        each.code is None for each in procedures(failure, hits_of(failure, ("registry.md", QUOTING), cosine=0.1))
+    )
 
 
 def test_likelihood_of_a_failure_has_terms_of_its_own() -> None:
     failure = "loader exited with exit code 74 in batch_20417 at node-7 after handshake with 10.4.1.9"
-    pages = found(failure, ("exits.rst", EXITS), ("slots.md", SLOTS))
+    pages = hits_of(failure, ("exits.rst", EXITS), ("slots.md", SLOTS))
     selected = select(failure, pages, failure=True)
     assert selected is not None
     asked = replace(selected, failure=False)
@@ -484,7 +486,7 @@ def test_likelihood_of_a_failure_has_terms_of_its_own() -> None:
 def test_procedure_is_summarised_by_its_heading_and_the_beginnings_of_its_steps(
     failure: str, page: tuple[str, str], summary: str
 ) -> None:
-    best, *_ = procedures(failure, found(failure, page))
+    best, *_ = procedures(failure, hits_of(failure, page))
     assert (best.summary or "").startswith(summary)
     assert len(best.summary or "") <= LIMIT_CHARS
 
@@ -501,7 +503,7 @@ def test_section_that_names_the_code_is_likely_and_comes_before_one_that_has_mor
         "# Feeds\n\nThe nightly feed of partner invoices stops halfway on Tuesday.\n\n"
         "1. Look at the process of the nightly feed of partner invoices.\n2. Start the feed again.\n"
     )
-    best, *_ = procedures(failure, found(failure, ("bucket.md", bucket), ("exits.rst", EXITS), cosine=0.2))
+    best, *_ = procedures(failure, hits_of(failure, ("bucket.md", bucket), ("exits.rst", EXITS), cosine=0.2))
     assert (best.source, best.code, best.likely) == ("exits.rst", "exit code 137", True)
     assert "raise ``memory_mb``" in best.text
 
@@ -513,17 +515,17 @@ def test_table_of_owners_is_no_part_of_a_procedure() -> None:
         "1. Show the lease of the segment.\n2. Release it.\n"
     )
     failure = "QLS-20417: segment of partition grain_prices is sealed by a lease of its compactor"
-    selected = select(failure, found(failure, ("quill.md", page)), failure=True)
+    selected = select(failure, hits_of(failure, ("quill.md", page)), failure=True)
     assert selected
     assert len(selected.ranked) == 2
-    best, *_ = procedures(failure, found(failure, ("quill.md", page)))
+    best, *_ = procedures(failure, hits_of(failure, ("quill.md", page)))
     assert best.code == "qls-20417"
     assert best.more == ()
 
 
 def test_code_is_not_found_inside_another() -> None:
     failure = "The loader stops\nloader exited with exit code 7"
-    assert all(each.code is None for each in procedures(failure, found(failure, ("exits.rst", EXITS), cosine=0.2)))
+    assert all(each.code is None for each in procedures(failure, hits_of(failure, ("exits.rst", EXITS), cosine=0.2)))
 
 
 PLUGINS = """# Trino catalog
@@ -555,9 +557,9 @@ def test_error_with_a_registered_name_is_named_by_the_whole_of_it() -> None:
 
 def test_class_that_many_sections_name_is_no_exact_name_and_the_rarest_is() -> None:
     only = "TrinoTaskException: the coordinator took too long"
-    assert {each.code for each in procedures(only, found(only, ("trino.md", PLUGINS), cosine=0.2))} == {None}
+    assert {each.code for each in procedures(only, hits_of(only, ("trino.md", PLUGINS), cosine=0.2))} == {None}
     both = "TrinoTaskException: task 7 has failed, caused by SplitLostFault"
-    best, *_ = procedures(both, found(both, ("trino.md", PLUGINS), cosine=0.2))
+    best, *_ = procedures(both, hits_of(both, ("trino.md", PLUGINS), cosine=0.2))
     assert best.code == "splitlostfault"
     assert "Start the worker" in best.text
 
@@ -565,7 +567,7 @@ def test_class_that_many_sections_name_is_no_exact_name_and_the_rarest_is() -> N
 def test_wrapper_is_no_exact_name() -> None:
     page = "# Joins\n\nOnce a join ended with SparkException.\n\n1. Raise the shuffle partitions.\n"
     failure = "SparkException: the volume of invoices is read only"
-    best, *_ = procedures(failure, found(failure, ("joins.md", page), cosine=0.2))
+    best, *_ = procedures(failure, hits_of(failure, ("joins.md", page), cosine=0.2))
     assert (best.code, best.likely) == (None, False)
 
 
@@ -576,8 +578,8 @@ def test_class_with_several_fixes_of_several_errors_distinguishes_nothing() -> N
     assert common_codes(fixes) == {"kontorjobexception"}
     assert common_codes(fixes[:2]) == common_codes([(fixes[0][0], fix) for _, fix in fixes]) == frozenset()
     failure = "KontorJobException: the queue is sealed"
-    (known,) = procedures(failure, found(failure, ("joins.md", page), cosine=0.2))
-    (common,) = procedures(failure, found(failure, ("joins.md", page), cosine=0.2), common=common_codes(fixes))
+    (known,) = procedures(failure, hits_of(failure, ("joins.md", page), cosine=0.2))
+    (common,) = procedures(failure, hits_of(failure, ("joins.md", page), cosine=0.2), common=common_codes(fixes))
     assert (known.code, known.likely) == ("kontorjobexception", True)
     assert (common.code, common.likely) == (None, False)
 
@@ -647,14 +649,14 @@ def test_question_how_long_is_answered_by_a_period_only(text: str, has_one: bool
 def test_question_how_long_is_refused_by_a_page_without_a_period() -> None:
     page = "# Slots\n\nIdle slots are kept for replicas. Drop a slot immediately if its replica is gone.\n"
     question = "How long are idle slots kept?"
-    assert not QuestionHits(question, found(question, ("slots.md", page))).grade(CURVE).sufficient
+    assert not QuestionHits(question, hits_of(question, ("slots.md", page))).grade(CURVE).sufficient
     page += "\nIdle slots are kept for 90 minutes.\n"
-    assert QuestionHits(question, found(question, ("slots.md", page))).grade(CURVE).sufficient
+    assert QuestionHits(question, hits_of(question, ("slots.md", page))).grade(CURVE).sufficient
 
 
 def test_untrusted_sections_are_no_procedures() -> None:
     failure = "loader exited with exit code 74"
-    of = [hit.item.model_copy(update={"integrity": 0}) for hit in found(failure, ("exits.rst", EXITS))]
+    of = [hit.item.model_copy(update={"integrity": 0}) for hit in hits_of(failure, ("exits.rst", EXITS))]
     assert procedures(failure, hits(failure, of, CURVE)) == ()
 
 
@@ -688,7 +690,7 @@ def test_german_forms_are_told_apart_that_share_a_stem() -> None:
 def test_every_citation_reads_as_its_passage_and_the_answer_is_bounded() -> None:
     more = "## More\n\n" + "\n\n".join(f"Paragraph {n} about slots and their replicas." * 6 for n in range(30))
     for text, least in ((f"{SLOTS}\n{more}", 1_000), (more, 1_300)):
-        sought = found("What about slots and replicas?", ("slots.md", text))
+        sought = hits_of("What about slots and replicas?", ("slots.md", text))
         made = QuestionHits("What about slots and replicas?", sought).quoted(CURVE.threshold)
         assert least < len(made.text) <= 1_500
         for citation in made.citations:
@@ -697,7 +699,7 @@ def test_every_citation_reads_as_its_passage_and_the_answer_is_bounded() -> None
 
 def test_conversations_keep_their_short_quotes() -> None:
     text = "Ann: Where is the key?\nBob: It is in the cellar.\n"
-    (hit,) = found("Where is the key?", ("talk.md", text))
+    (hit,) = hits_of("Where is the key?", ("talk.md", text))
     spoken = hit.item.model_copy(update={"body": {**hit.item.body, "type": "conversation"}})
     assert select("Where is the key?", hits("Where is the key?", [spoken], CURVE)) is None
 
@@ -705,7 +707,7 @@ def test_conversations_keep_their_short_quotes() -> None:
 def test_ranking_takes_time_that_grows_with_the_candidates() -> None:
     question = "How long until idle slots of a replica are dropped?"
     sought = {
-        size: found(question, *((f"slots-{n}.md", SLOTS.replace("slot", f"slot{n}")) for n in range(size)))
+        size: hits_of(question, *((f"slots-{n}.md", SLOTS.replace("slot", f"slot{n}")) for n in range(size)))
         for size in (1, 8)
     }
     select(question, sought[8])
@@ -714,7 +716,7 @@ def test_ranking_takes_time_that_grows_with_the_candidates() -> None:
 
 def test_the_best_sections_fill_at_most_the_limit() -> None:
     question = "How long until idle slots of a replica are dropped?"
-    sought = found(question, *((f"slots-{n}.md", SLOTS.replace("slot", f"slot{n}")) for n in range(4)))
+    sought = hits_of(question, *((f"slots-{n}.md", SLOTS.replace("slot", f"slot{n}")) for n in range(4)))
     selected = select(question, sought)
     assert selected
     assert sum(len(each.text) for each in selected.excerpts) <= LIMIT

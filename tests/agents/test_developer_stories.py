@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from agents.developer_meaning import Meaning
+from agents.developer_meaning import ModelSimilarity
 from agents.developer_memory import Shelf
 from agents.steps import handle_in_steps
 
@@ -53,8 +53,8 @@ def knowledge_of(path: Path, folder: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def meaning() -> Meaning:
-    return Meaning()
+def meaning() -> ModelSimilarity:
+    return ModelSimilarity()
 
 
 class SimulatedDeveloper:
@@ -107,7 +107,7 @@ def cited_spans_exist(shelf: Shelf, worked: TaskWorked) -> None:
 
 @pytest.mark.parametrize("path", INCIDENTS, ids=lambda path: path.stem)
 async def test_two_attempts_fail_the_override_helps_and_the_next_task_starts_with_it(
-    path: Path, meaning: Meaning
+    path: Path, meaning: ModelSimilarity
 ) -> None:
     story = story_of(path)
     shelf = Shelf(meaning)
@@ -178,7 +178,7 @@ def test_no_text_of_any_proposal_stands_in_the_services() -> None:
         assert not [line for line in said if line in sources]
 
 
-async def test_low_confidence_waits_for_the_right_document(meaning: Meaning) -> None:
+async def test_low_confidence_waits_for_the_right_document(meaning: ModelSimilarity) -> None:
     story = story_of(ORDERS)["unknown"]
     shelf = Shelf(meaning)
     shelf.ingest_folder(EXAMPLES / "knowledge", EXAMPLES)
@@ -216,7 +216,7 @@ async def test_low_confidence_waits_for_the_right_document(meaning: Meaning) -> 
     cited_spans_exist(shelf, after)
 
 
-async def test_questions_of_the_examples_are_answered_or_honestly_not(meaning: Meaning) -> None:
+async def test_questions_of_the_examples_are_answered_or_honestly_not(meaning: ModelSimilarity) -> None:
     story = story_of(ORDERS)
     shelf = Shelf(meaning)
     shelf.ingest_folder(EXAMPLES / "knowledge", EXAMPLES)
@@ -234,7 +234,7 @@ async def test_questions_of_the_examples_are_answered_or_honestly_not(meaning: M
             assert worked.text is None
 
 
-async def test_the_line_chains_the_actions_and_decisions_carry_their_basis(meaning: Meaning) -> None:
+async def test_the_line_chains_the_actions_and_decisions_carry_their_basis(meaning: ModelSimilarity) -> None:
     shelf = Shelf(meaning)
     shelf.ingest_folder(EXAMPLES / "knowledge", EXAMPLES)
     worked, commit = await SimulatedDeveloper(shelf).work("task-1", FROM_EVENTS["failure"])
@@ -255,7 +255,7 @@ async def test_the_line_chains_the_actions_and_decisions_carry_their_basis(meani
     assert worked.artifact_sha256
 
 
-async def test_sources_are_what_the_result_cites_and_not_all_that_was_shown(meaning: Meaning) -> None:
+async def test_sources_are_what_the_result_cites_and_not_all_that_was_shown(meaning: ModelSimilarity) -> None:
     shelf = Shelf(meaning)
     shelf.ingest_folder(EXAMPLES / "knowledge", EXAMPLES)
     worked, commit = await SimulatedDeveloper(shelf).work("task-1", FROM_EVENTS["failure"])
@@ -278,7 +278,7 @@ async def test_sources_are_what_the_result_cites_and_not_all_that_was_shown(mean
     assert not any(decision.sources for decision in made)
 
 
-async def test_a_redelivery_comes_to_the_same_commit(meaning: Meaning) -> None:
+async def test_a_redelivery_comes_to_the_same_commit(meaning: ModelSimilarity) -> None:
     shelf = Shelf(meaning)
     shelf.ingest_folder(EXAMPLES / "knowledge", EXAMPLES)
     _, first = await SimulatedDeveloper(shelf).work("task-1", FROM_EVENTS["failure"])
@@ -288,7 +288,7 @@ async def test_a_redelivery_comes_to_the_same_commit(meaning: Meaning) -> None:
     assert first == second
 
 
-async def test_an_answer_from_an_untrusted_document_says_so(meaning: Meaning) -> None:
+async def test_an_answer_from_an_untrusted_document_says_so(meaning: ModelSimilarity) -> None:
     shelf = Shelf(meaning)
     shelf.ingest_file(EXAMPLES / "knowledge" / "office-kitchen.md", EXAMPLES, integrity=0)
     question = {"kind": "question", "description": "When is the coffee machine descaled?"}
@@ -299,7 +299,7 @@ async def test_an_answer_from_an_untrusted_document_says_so(meaning: Meaning) ->
 
 @pytest.mark.parametrize(("by_kind", "sources"), [("person", [("actions", "action-1")]), ("agent", [])])
 async def test_the_attempt_at_a_persons_instruction_names_the_override_alone(
-    meaning: Meaning, by_kind: str, sources: list[tuple[str, str]]
+    meaning: ModelSimilarity, by_kind: str, sources: list[tuple[str, str]]
 ) -> None:
     shelf = Shelf(meaning)
     shelf.ingest_folder(EXAMPLES / "knowledge", EXAMPLES)
@@ -315,7 +315,7 @@ async def test_the_attempt_at_a_persons_instruction_names_the_override_alone(
     assert [(each["store"], each["id"]) for each in made.get("sources", ())] == sources
 
 
-async def test_an_override_that_is_not_on_record_yet_is_tried_later(meaning: Meaning) -> None:
+async def test_an_override_that_is_not_on_record_yet_is_tried_later(meaning: ModelSimilarity) -> None:
     given = OverrideGiven(instruction="Wait.", reasoning="It passes.", by="ada", by_kind="person")
     task = SubmitTask.model_validate(FROM_EVENTS["failure"])
     message = TaskDelegated(

@@ -272,15 +272,15 @@ async def test_the_manager_pays_for_the_summary_of_a_session_from_the_budget_of_
     first = {"description": "Who restarts the resolver?", "result": "Ana restarts the resolver.", **at}
     routed = await house.routed(project, "t-1")
     ended = Write(store="tasks", id="t-1", body=task_body("t-1", "completed", **first))
-    await house.done("manager", house.handed(routed), writes=(ended,))
+    await house.apply("manager", house.delivery(routed), writes=(ended,))
     session = SessionRecord.model_validate({
         "session_id": "s", "project": project, "task_ids": ("t-1", "t-2"), "summary": "question: Who?",
         "opened_at": at["submitted_at"], "continued_at": at["submitted_at"],
     })  # fmt: skip
     second = task_body("t-2", description="And the database?", session_id="s", budget={"usd": "1"}, **at)
     message = SummarizeSession(task_id="t-2", session_id="s")
-    done = await house.done(
-        "manager", house.handed(await house.routed(project, "t-2")),
+    done = await house.apply(
+        "manager", house.delivery(await house.routed(project, "t-2")),
         writes=(
             Write(store="tasks", id="t-2", body=second),
             Write(store="sessions", id="s", body=session.model_dump(mode="json")),
@@ -291,7 +291,7 @@ async def test_the_manager_pays_for_the_summary_of_a_session_from_the_budget_of_
     asked = client(listening[0])
 
     async def summarized() -> dict[str, Any]:
-        manager = Memory(door, "manager", house.handed(done.message_ids[0], lives_s=3600), datetime.now(UTC))
+        manager = Memory(door, "manager", house.delivery(done.message_ids[0], lives_s=3600), datetime.now(UTC))
         with suppress(Conflict):
             await manager.step(await on_summarize(message, manager, asked))
         return await house.body(project, "sessions", summary_id("s")) or {}

@@ -31,14 +31,14 @@ async def url(door: Door, outside: World) -> AsyncIterator[str]:
 
 async def stored(house: House, record_id: str, one: Principal, version: int = 0) -> None:
     write = Write(store="principals", id=record_id, expect=version, body=one.model_dump(mode="json", exclude_none=True))
-    await house.done("router", house.standing("default", principal=PERSON), writes=(write,))
+    await house.apply("router", house.standing("default", principal=PERSON), writes=(write,))
 
 
 async def principal(house: House, name: str, project: str, roles: tuple[Any, ...] = ("submit", "read")) -> str:
     """A principal of the project, whose name is unique in the house."""
     body = Principal(name=f"{name}-{project}", kind="person", projects=(project,), roles=roles)
     write = Write(store="principals", id=body.name, body=body.model_dump(exclude_none=True))
-    await house.done("router", house.standing("default", principal=PERSON), writes=(write,))
+    await house.apply("router", house.standing("default", principal=PERSON), writes=(write,))
     return body.name
 
 
@@ -63,7 +63,7 @@ async def code(house: House, project: str, name: str | None = PERSON, **asked: A
     return reply.refusal.code
 
 
-async def said(url: str, key: str) -> str | None:
+async def completion(url: str, key: str) -> str | None:
     """The reply of the model to a client of OpenAI."""
     async with AsyncOpenAI(base_url=url, api_key=key, max_retries=0) as client:
         made = await client.chat.completions.create(model=PRICED, messages=QUESTION, max_tokens=100)
@@ -77,7 +77,7 @@ async def test_calls_are_paid_by_the_task_and_belong_to_the_principal(
     await delegated(house, project, "t-1", **DOLLAR)
     name = await principal(house, "ines", project)
     key = await token(house, project, name)
-    assert await said(url, key) == outside.text
+    assert await completion(url, key) == outside.text
     async with AsyncOpenAI(base_url=url, api_key=key, max_retries=0) as client:
         stream = await client.chat.completions.create(model=PRICED, messages=QUESTION, stream=True)
         assert [chunk async for chunk in stream]
@@ -113,7 +113,7 @@ async def test_a_client_of_litellm_such_as_aider_names_the_model_with_its_provid
 async def test_the_budget_of_the_task_ends_the_calls(url: str, door: Door, project: str, outside: World) -> None:
     await delegated(door.house, project, "t-1", tokens=300)
     key = await token(door.house, project)
-    assert await said(url, key) == outside.text
+    assert await completion(url, key) == outside.text
     async with AsyncOpenAI(base_url=url, api_key=key, max_retries=0) as client:
         with pytest.raises(PermissionDeniedError, match="the budget of the task"):
             await client.chat.completions.create(model=PRICED, messages=QUESTION, max_tokens=1000)
@@ -133,7 +133,7 @@ async def test_a_token_ends_with_the_task(url: str, door: Door, project: str, ou
     key = await token(door.house, project)
     await ended(door.house, project)
     with pytest.raises(PermissionDeniedError, match="ended"):
-        await said(url, key)
+        await completion(url, key)
     assert not outside.seen
     assert await code(door.house, project) == "ended"
 
@@ -145,12 +145,12 @@ async def test_a_token_ends_with_the_rights_of_its_principal(
     await delegated(house, project, "t-1", **DOLLAR)
     name = await principal(house, "omar", project)
     key = await token(house, project, name)
-    assert await said(url, key)
+    assert await completion(url, key)
     revoked = Principal(name=name, kind="person", projects=(project,), roles=("submit", "read"), revoked_at=utc_now())
     write = Write(store="principals", id=name, expect=1, body=revoked.model_dump(mode="json", exclude_none=True))
-    await house.done("router", house.standing("default", principal=PERSON), writes=(write,))
+    await house.apply("router", house.standing("default", principal=PERSON), writes=(write,))
     with pytest.raises((AuthenticationError, PermissionDeniedError)):
-        await said(url, key)
+        await completion(url, key)
     assert len(outside.seen) == 1
 
 
@@ -165,12 +165,12 @@ async def test_a_token_ends_with_its_principal_though_a_later_one_has_the_same_n
     )
     await stored(house, f"{name}-1", first)
     key = await token(house, project, name)
-    assert await said(url, key)
+    assert await completion(url, key)
     await stored(house, f"{name}-1", first.model_copy(update={"revoked_at": utc_now()}), 1)
     await stored(house, f"{name}-2", first.model_copy(update={"created_at": utc_now()}))
     with pytest.raises((AuthenticationError, PermissionDeniedError), match="now has this name"):
-        await said(url, key)
-    assert await said(url, await token(house, project, name))
+        await completion(url, key)
+    assert await completion(url, await token(house, project, name))
     assert len(outside.seen) == 2
 
 
@@ -183,7 +183,7 @@ async def test_what_the_task_is_about_is_not_above_the_clearance_of_the_provider
         raised = "UPDATE records SET label = $2 WHERE project = $1 AND store = 'tasks'"
         await connection.execute(raised, project, policy().level("confidential"))
     with pytest.raises(PermissionDeniedError, match="a task that may be read"):
-        await said(url, key)
+        await completion(url, key)
     assert not outside.seen
     assert await code(door.house, project) == "label"
 
@@ -224,7 +224,7 @@ async def test_a_token_opens_the_ledger_of_its_task_alone(door: Door, project: s
         ("decisions", "d-1", "store"),
     ):
         write = Write(store=store, id=record_id, body={"task_id": "t-2"} if rule == "task" else {})
-        await house.refused("manager", origin, rule, step=f"w-{store}", last=False, writes=(write,))
+        await house.refusal("manager", origin, rule, step=f"w-{store}", last=False, writes=(write,))
     other = origin.model_copy(update={"task_id": "t-2", "message_id": f"editor:{PERSON} t-2 first"})
-    await house.refused("manager", other, "message", step="x", last=False,
+    await house.refusal("manager", other, "message", step="x", last=False,
                         writes=(Write(store="spend", id="t-2", body={}),))  # fmt: skip

@@ -80,7 +80,7 @@ class TestKilled:
         under_way = await begun(outside, listening[1].call(token, "k", GenerateCall(PRICED, (("user", "?"),), 50), 60))
         revoked = revocation_ids(token)[0]
         write = Write(store="revocations", id=revoked, body={"revocation_id": revoked})
-        await house.done("router", house.standing(project, principal=PERSON), writes=(write,))
+        await house.apply("router", house.standing(project, principal=PERSON), writes=(write,))
         with pytest.raises(Denied, match="revoked"):
             await under_way
         assert (await call(house, memory, "k"))["state"] == "reserved"

@@ -27,7 +27,7 @@ def test_pauses_after_conflicts_grow_to_a_limit_and_are_spread(draw: float) -> N
     assert settle_delay_s(Transient("busy"), 0, draw) == 0.2
 
 
-class Settling:
+class SettlementGateway:
     """A gateway whose settlements conflict `conflicts` times; the delays that it waited."""
 
     def __init__(self, patch: pytest.MonkeyPatch, conflicts: int) -> None:
@@ -69,14 +69,14 @@ def request() -> CallRequest:
 async def test_a_call_that_others_compete_with_is_settled_after_a_pause_for_each_conflict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    settling = Settling(monkeypatch, conflicts=5)
+    settling = SettlementGateway(monkeypatch, conflicts=5)
     await settling.settle(request())
     assert len(settling.delays) == 5
     assert all(delay > 0 for delay in settling.delays)
 
 
 async def test_a_call_that_cannot_be_settled_in_time_is_left_as_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
-    settling = Settling(monkeypatch, conflicts=10**9)
+    settling = SettlementGateway(monkeypatch, conflicts=10**9)
     monkeypatch.setattr(reservations, "SETTLE_TIMEOUT_S", -1.0)
     with pytest.raises(Transient, match=r"c-1 could not be settled: .*spend/t-1"):
         await settling.settle(request())

@@ -8,7 +8,7 @@ import pytest
 from agents.developer_memory import START
 from agents.obedient import call, proposal
 from agents.question_runs import Book
-from agents.scripted_model import ACT, ERROR, FAILURE, Scripted, delivered, failure, proposes, shelf_of
+from agents.scripted_model import ACT, ERROR, FAILURE, ScriptedGateway, delivered, failure, proposes, shelf_of
 from prometheus_client import REGISTRY
 
 from counterpoint.developer.agent import prompt as prompts
@@ -23,7 +23,7 @@ async def test_a_supported_proposal_takes_the_place_of_that_of_the_rules_which_i
     rules_attempt = of_rules.one("attempts", rules.attempt_id or "").body["tried"]
     assert rules.alternative is None
     shelf = shelf_of()
-    model = Scripted(call("search", text="flush the name cache"), proposes("Flush the name cache"))
+    model = ScriptedGateway(call("search", text="flush the name cache"), proposes("Flush the name cache"))
     worked = await delivered(shelf, model)
     assert (rules.outcome, worked.outcome) == ("proposed", "proposed")
     assert worked.text is not None
@@ -66,10 +66,10 @@ async def test_a_supported_proposal_takes_the_place_of_that_of_the_rules_which_i
 async def test_an_act_of_a_model_that_a_constraint_forbids_is_sent_back_and_then_left_out() -> None:
     constraint = {"text": "never flush a name cache", "by": "ada", "by_kind": "person"}
     script = proposes("Flush the name cache")
-    first = await delivered(shelf_of(), Scripted(script), failure(constraints=[constraint]))
+    first = await delivered(shelf_of(), ScriptedGateway(script), failure(constraints=[constraint]))
     assert [each.rule for each in first.objections] == ["prohibition"]
     again = failure(constraints=[constraint], objections=first.objections)
-    second = await delivered(shelf_of(), Scripted(script), again)
+    second = await delivered(shelf_of(), ScriptedGateway(script), again)
     assert second.outcome == "proposed"
     assert ACT in (second.text or "")
     assert "the act that a model proposed is one that a constraint forbids" in second.findings.caveats
@@ -82,7 +82,7 @@ async def test_what_memory_does_not_support_is_left_out() -> None:
         "risk": "Nobody knows.",
         "refutes": "Check that `dig ldap.internal` answers [2].",
     }
-    worked = await delivered(shelf_of(), Scripted(lambda messages: proposal(messages, has="Restart", **parts)))
+    worked = await delivered(shelf_of(), ScriptedGateway(lambda messages: proposal(messages, has="Restart", **parts)))
     text = worked.text or ""
     assert "**Likely cause**: The resolver of the cluster has lost its cache. [" in text
     assert "**What would refute it**: Check that `dig ldap.internal` answers." in text
@@ -109,7 +109,7 @@ async def test_what_memory_does_not_support_is_left_out() -> None:
 )
 async def test_without_a_supported_act_the_result_is_that_of_the_rules(says: str, why: str) -> None:
     rules, shelf = await delivered(shelf_of()), shelf_of()
-    worked = await delivered(shelf, model := Scripted(says))
+    worked = await delivered(shelf, model := ScriptedGateway(says))
     assert worked.text == rules.text
     assert worked.findings.caveats[:-1] == rules.findings.caveats
     end = "its replies could not be used: no act in it is supported"
@@ -120,7 +120,7 @@ async def test_without_a_supported_act_the_result_is_that_of_the_rules(says: str
 
 
 async def test_a_model_told_what_is_not_supported_may_propose_again() -> None:
-    model = Scripted(json.dumps({"proposal": {"action": "Reboot the mail server [2]."}}), proposes())
+    model = ScriptedGateway(json.dumps({"proposal": {"action": "Reboot the mail server [2]."}}), proposes())
     worked = await delivered(shelf_of(), model)
     assert (worked.text or "").startswith(f"**Action**: {ACT}")
     assert "This could not be used: no act in it is supported" in model.asked[1][-1]["content"]
@@ -132,21 +132,21 @@ async def test_an_act_that_failed_for_this_failure_is_not_proposed_again() -> No
     told = {"description": FAILURE, "error_message": ERROR, "at": START.isoformat()}
     signature = {"error_signature": None}
     shelf.put("attempts", "a-1", {"attempt_id": "a-1", "task_id": "t", **tried, **told, **signature})
-    worked = await delivered(shelf, model := Scripted(proposes()), failure(attempt=2))
+    worked = await delivered(shelf, model := ScriptedGateway(proposes()), failure(attempt=2))
     assert (worked.text or "").startswith("From runbook.md")
     assert "action: it was tried in this task, or failed" in model.asked[1][-1]["content"]
 
 
 async def test_an_act_of_this_task_without_an_outcome_may_be_proposed_again() -> None:
     shelf = with_attempt(shelf_of(), ACT, task_id="t", outcome="unknown")
-    worked = await delivered(shelf, Scripted(proposes()), failure(attempt=2))
+    worked = await delivered(shelf, ScriptedGateway(proposes()), failure(attempt=2))
     assert (worked.text or "").startswith(f"**Action**: {ACT}")
 
 
 async def test_an_act_that_the_cited_text_forbids_is_not_proposed() -> None:
     shelf = shelf_of({"warning.md": "Never flush the name cache of the ldap.internal hosts."})
     says = lambda messages: proposal(messages, has="Never").replace("Never flush", "Flush")  # noqa: E731
-    worked = await delivered(shelf, model := Scripted(says))
+    worked = await delivered(shelf, model := ScriptedGateway(says))
     assert "Flush the name cache" not in (worked.text or "")
     assert "action: the cited text advises against it" in model.asked[1][-1]["content"]
 
@@ -168,7 +168,7 @@ ELSEWHERE = {"description": "The printer of the office jams", "error_message": "
 async def test_an_earlier_success_is_cited_and_its_act_quoted() -> None:
     rules = await delivered(with_attempt(shelf_of(), PINNED))
     shelf = with_attempt(shelf_of(), PINNED)
-    worked = await delivered(shelf, Scripted(lambda messages: proposal(messages, "attempt", "Pinned")))
+    worked = await delivered(shelf, ScriptedGateway(lambda messages: proposal(messages, "attempt", "Pinned")))
     assert shelf.one("attempts", worked.attempt_id or "").body["tried"] == PINNED
     assert worked.findings.citations[0].source_path == "attempts/a-1#tried"
     assert any(source.id == "a-1" for source in shelf.decisions()[-1].sources)
@@ -179,7 +179,7 @@ async def test_an_earlier_success_is_cited_and_its_act_quoted() -> None:
 async def test_an_act_from_another_failure_says_so_and_has_no_likelihood() -> None:
     shelf = with_attempt(shelf_of(), PINNED, **ELSEWHERE)
     looks = call("attempts", text="printer jams in tray two")
-    worked = await delivered(shelf, Scripted(looks, lambda messages: proposal(messages, "attempt", "Pinned")))
+    worked = await delivered(shelf, ScriptedGateway(looks, lambda messages: proposal(messages, "attempt", "Pinned")))
     assert (worked.text or "").startswith(f"**Action**: {PINNED}")
     assert worked.findings.likelihood is None
     assert "the cited attempt was at a failure that may be a different one" in worked.findings.caveats
@@ -188,7 +188,7 @@ async def test_an_act_from_another_failure_says_so_and_has_no_likelihood() -> No
 async def test_an_act_that_failed_elsewhere_supports_no_act() -> None:
     shelf = with_attempt(shelf_of(), PINNED, outcome="failed", **ELSEWHERE)
     looks = call("attempts", text="printer jams in tray two")
-    model = Scripted(looks, lambda messages: proposal(messages, "attempt", "Pinned"))
+    model = ScriptedGateway(looks, lambda messages: proposal(messages, "attempt", "Pinned"))
     assert PINNED not in ((await delivered(shelf, model)).text or "")
     assert "action: it rests on an attempt that did not succeed" in model.asked[2][-1]["content"]
 
@@ -198,7 +198,7 @@ async def test_an_override_is_followed_without_a_model() -> None:
     shelf = shelf_of()
     shelf.put("tasks", "t", {"task_id": "t", "override": override})
     message = TaskDelegated.model_validate({**failure().model_dump(mode="json"), "override": override})
-    worked = await delivered(shelf, model := Scripted(proposes()), message)
+    worked = await delivered(shelf, model := ScriptedGateway(proposes()), message)
     assert "Reboot the host" in (worked.text or "")
     assert not model.asked
 
@@ -207,7 +207,7 @@ async def test_a_task_without_its_record_is_tried_again() -> None:
     shelf = shelf_of()
     shelf.drop("tasks", "t")
     with pytest.raises(Transient, match="does not exist yet"):
-        await delivered(shelf, Scripted(proposes()))
+        await delivered(shelf, ScriptedGateway(proposes()))
 
 
 async def test_a_prompt_shows_the_newest_results_whole_and_leaves_out_the_oldest(
@@ -216,7 +216,7 @@ async def test_a_prompt_shows_the_newest_results_whole_and_leaves_out_the_oldest
     monkeypatch.setattr(prompts, "PROMPT_CHARS", 6_000)
     names = ("alpha", "bravo", "delta")
     shelf = shelf_of({f"{name}.md": f"{name} " * 600 for name in names})
-    model = Scripted(*(call("search", text=name) for name in names), proposes())
+    model = ScriptedGateway(*(call("search", text=name) for name in names), proposes())
     await delivered(shelf, model)
     *_, alpha, _, bravo, _, delta = (each["content"] for each in model.asked[-1])
     assert [each.startswith("left out") for each in (alpha, bravo, delta)] == [True, True, False]
@@ -226,7 +226,7 @@ async def test_a_stop_of_the_rules_stays_a_stop_and_offers_what_the_model_found(
     message = failure(description="the printer of the office does not print", error_message="paper jam in tray two")
     rules = await delivered(shelf_of(), OFFLINE, message)
     shelf = shelf_of()
-    worked = await delivered(shelf, Scripted(call("search", text="restart the resolver"), proposes()), message)
+    worked = await delivered(shelf, ScriptedGateway(call("search", text="restart the resolver"), proposes()), message)
     assert (worked.outcome, worked.code, worked.confidence) == (rules.outcome, rules.code, rules.confidence)
     assert (worked.outcome, worked.code) == ("stopped", "low_confidence")
     assert worked.needs == rules.needs
@@ -236,7 +236,7 @@ async def test_a_stop_of_the_rules_stays_a_stop_and_offers_what_the_model_found(
 
 @pytest.mark.parametrize("fields", [{"purpose": "reassess"}, {}])
 async def test_a_reassessment_and_a_house_without_a_model_ask_no_model(fields: dict[str, Any]) -> None:
-    model = Scripted(proposes())
+    model = ScriptedGateway(proposes())
     shelf = shelf_of()
     worked = await delivered(shelf, model if fields else OFFLINE, failure(**fields))
     assert not model.asked
@@ -261,7 +261,7 @@ async def test_every_tool_is_a_query_and_shows_what_it_finds() -> None:
         call("lineage"), call("runs"), call("providers", system="kafka"), call("search", text="coffee"),
         call("attempts", text="dns"), call("search", text="resolver"),
     ]  # fmt: skip
-    model = Scripted(*calls, proposes())
+    model = ScriptedGateway(*calls, proposes())
     worked = await delivered(shelf, model, failure(target=target))
     assert worked.outcome == "proposed"
     shown = "\n".join(each["content"] for each in model.asked[-1])
@@ -280,5 +280,5 @@ async def test_turns_and_endings_are_counted() -> None:
         return [REGISTRY.get_sample_value(f"counterpoint_{name}_total", labels) or 0.0 for name, labels in metrics]
 
     before = counts()
-    await delivered(shelf_of(), Scripted("prose", call("runs"), proposes()))
+    await delivered(shelf_of(), ScriptedGateway("prose", call("runs"), proposes()))
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 2, 1]

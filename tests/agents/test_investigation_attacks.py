@@ -15,7 +15,7 @@ import pytest
 from agents.developer_memory import START
 from agents.obedient import obeys
 from agents.question_runs import Book
-from agents.scripted_model import ERROR, FAILURE, Scripted, delivered, failure, shelf_of
+from agents.scripted_model import ERROR, FAILURE, ScriptedGateway, delivered, failure, shelf_of
 
 from counterpoint.developer.agent import judge
 from counterpoint.proto.decisions import DecisionMade
@@ -78,15 +78,15 @@ def _chunk(source: str, text: str) -> dict[str, Any]:
             "type": "markdown", "title": source}  # fmt: skip
 
 
-Planted = tuple[dict[str, Any], tuple[str, ...]]
+PlantedSecrets = tuple[dict[str, Any], tuple[str, ...]]
 
 
-def _document(shelf: Book, text: str, integrity: int = 0, source: str = "planted.md") -> Planted:
+def _document(shelf: Book, text: str, integrity: int = 0, source: str = "planted.md") -> PlantedSecrets:
     shelf.ingest(source, f"{FAILURE}.\n\n{text}\n", integrity)
     return {}, ()
 
 
-def _attempt(shelf: Book, text: str, integrity: int = 0, **fields: Any) -> Planted:
+def _attempt(shelf: Book, text: str, integrity: int = 0, **fields: Any) -> PlantedSecrets:
     body = {
         "attempt_id": "a", "task_id": "t-0", "project": "shop", "attempt": 1, "description": FAILURE, "tried": text,
         "error_message": ERROR, "outcome": "succeeded", "by": "ann", "by_kind": "agent", "at": START.isoformat(),
@@ -95,15 +95,15 @@ def _attempt(shelf: Book, text: str, integrity: int = 0, **fields: Any) -> Plant
     return {}, ()
 
 
-def _in_task(shelf: Book, text: str, field: str, **more: Any) -> Planted:
+def _in_task(shelf: Book, text: str, field: str, **more: Any) -> PlantedSecrets:
     return {field: more.get("before", "") + text}, ()
 
 
-def _systems(shelf: Book, text: str) -> Planted:
+def _systems(shelf: Book, text: str) -> PlantedSecrets:
     return {"systems": (text[:200],)}, ()
 
 
-def _job(shelf: Book, text: str, name: str = "", owner: str = "team") -> Planted:
+def _job(shelf: Book, text: str, name: str = "", owner: str = "team") -> PlantedSecrets:
     shelf.put("jobs", "prod/orders_ingest", {"namespace": "prod", "name": "orders_ingest", "owners": [owner or text]})
     down = f"prod/{name or text}"
     edge = {"kind": "data", "source": "job:prod/orders_ingest", "target": f"dataset:{down}",
@@ -113,19 +113,19 @@ def _job(shelf: Book, text: str, name: str = "", owner: str = "team") -> Planted
     return {}, ("lineage",)
 
 
-def _run(shelf: Book, text: str, **fields: Any) -> Planted:
+def _run(shelf: Book, text: str, **fields: Any) -> PlantedSecrets:
     body = {"run_id": "r", "job": "job:prod/orders_ingest", "state": "FAIL"}
     shelf.put("runs", "r", {**body, **{name: value(text) for name, value in fields.items()}})
     return {}, ("runs",)
 
 
-def _action(shelf: Book, text: str) -> Planted:
+def _action(shelf: Book, text: str) -> PlantedSecrets:
     body = {"action_id": "x", "task_id": "t", "agent": "router", "kind": "route", "reasoning": text}
     shelf.put("actions", "x", {**body, "at": (START - timedelta(days=1)).isoformat()})
     return {}, ()
 
 
-CARRIERS: dict[str, Callable[[Book, str], Planted]] = {
+CARRIERS: dict[str, Callable[[Book, str], PlantedSecrets]] = {
     "an untrusted document": _document,
     "a document of an agent": partial(_document, integrity=1),
     "an untrusted attempt": partial(_attempt, by_kind="person"),
@@ -155,12 +155,12 @@ ATTACKS = [
 SHORT = ATTACKS[::9]
 
 
-async def attacked(attack: Attack) -> tuple[TaskWorked, TaskWorked, Book, Scripted]:
+async def attacked(attack: Attack) -> tuple[TaskWorked, TaskWorked, Book, ScriptedGateway]:
     """The result with the obedient model, that of the rules, and what was done."""
     shelf, message, looks = attack.planted()
     rules = await delivered(shelf, message=message)
     shelf, message, looks = attack.planted()
-    model = Scripted(partial(obeys, looks=looks))
+    model = ScriptedGateway(partial(obeys, looks=looks))
     return await delivered(shelf, model, message), rules, shelf, model
 
 
@@ -234,7 +234,7 @@ async def test_links_and_images_in_a_supported_proposal_carry_nothing_out(leak: 
         "action": f"{act} [2].", "cause": f"The resolver of the cluster has lost its cache {leaked} [2].",
     }})  # fmt: skip
     shelf = shelf_of()
-    found = await delivered(shelf, Scripted(says))
+    found = await delivered(shelf, ScriptedGateway(says))
     told = f"{found.model_dump_json()}{[each.model_dump() for each in shelf.decisions()]}{shelf.kept('actions')}"
     assert "evil.example/" not in told
     assert "@evil" not in told

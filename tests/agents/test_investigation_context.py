@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from agents.developer_memory import START, by_words
 from agents.obedient import call
-from agents.question_runs import Book, Killed
-from agents.scripted_model import ERROR, Scripted, delivered, proposes, shelf_of
+from agents.process_death import ProcessDeath
+from agents.question_runs import Book
+from agents.scripted_model import ERROR, ScriptedGateway, delivered, proposes, shelf_of
 
 from counterpoint.developer.agent import context
 
@@ -48,9 +49,9 @@ def with_review(shelf: Book, record_id: str, text: str, **fields: Any) -> None:
     shelf.put("judge_memory", record_id, {**body, "at": BEFORE.isoformat(), **fields})
 
 
-async def shown(shelf: Book, *script: Any) -> str:
+async def last_prompt(shelf: Book, *script: Any) -> str:
     """The text of the last prompt."""
-    model = Scripted(*(script or (proposes(),)))
+    model = ScriptedGateway(*(script or (proposes(),)))
     await delivered(shelf, model)
     return "\n".join(each["content"] for each in model.asked[-1])
 
@@ -59,7 +60,7 @@ async def test_the_first_prompt_has_the_line_newest_first_with_results() -> None
     shelf = shelf_of()
     with_action(shelf, 1, "lane investigate by its kind")
     with_action(shelf, 2, "delegated to the developer", agent="manager", kind="delegate", result="attempt 1")
-    text = await shown(shelf)
+    text = await last_prompt(shelf)
     assert "manager delegate: delegated to the developer\nresult: attempt 1" in text
     assert text.index("delegated to the developer") < text.index("lane investigate by its kind")
 
@@ -70,7 +71,7 @@ async def test_a_line_over_the_limit_loses_its_oldest_actions_and_no_action_is_c
     lengths = [draw.randint(1, 4_000) for _ in range(60)]
     for number, length in enumerate(lengths):
         with_action(shelf, number, f"<{number}>" + "x" * length + f"</{number}>")
-    text = await shown(shelf)
+    text = await last_prompt(shelf)
     whole = [number for number in range(60) if f"<{number}>" + "x" * lengths[number] + f"</{number}>" in text]
     assert whole == list(range(whole[0], 60))
     assert [number for number in range(60) if f"<{number}>" in text] == whole
@@ -84,7 +85,7 @@ async def test_an_attempt_of_the_session_is_shown_and_may_be_proposed() -> None:
     with_session_attempt(shelf, "first", act)
     with_session_attempt(shelf, "later", "Never shown: its task came after this one.")
     with_session(shelf, "first", "t", "later")
-    model = Scripted(proposes("Renew every lease", kind="attempt"))
+    model = ScriptedGateway(proposes("Renew every lease", kind="attempt"))
     worked = await delivered(shelf, model)
     text = "\n".join(each["content"] for each in model.asked[-1])
     assert "in this session; succeeded" in text
@@ -97,21 +98,21 @@ async def test_an_attempt_that_was_never_shown_is_not_shown(hidden: dict[str, An
     shelf = shelf_of()
     with_session_attempt(shelf, "first", "Swap the cable of the ldap gateway.", **hidden)
     with_session(shelf, "first", "t")
-    assert "Swap the cable" not in await shown(shelf)
+    assert "Swap the cable" not in await last_prompt(shelf)
 
 
 async def test_a_session_of_another_task_shows_nothing() -> None:
     shelf = shelf_of()
     with_session_attempt(shelf, "first", "Swap the cable of the ldap gateway.")
     with_session(shelf, "first")
-    assert "Swap the cable" not in await shown(shelf)
+    assert "Swap the cable" not in await last_prompt(shelf)
 
 
 async def test_reviews_of_similar_tasks_are_shown_and_support_nothing() -> None:
     shelf = shelf_of()
     with_review(shelf, "r1", f"{ERROR}: send back: Purge the ldap.internal records of the resolver. occurs nowhere")
     with_review(shelf, "r2", f"{ERROR}: of this task itself", task_id="t")
-    model = Scripted(proposes("Purge the ldap", kind="review"))
+    model = ScriptedGateway(proposes("Purge the ldap", kind="review"))
     worked = await delivered(shelf, model)
     text = "\n".join(each["content"] for each in model.asked[0])
     assert "Purge the ldap.internal records" in text
@@ -122,17 +123,17 @@ async def test_reviews_of_similar_tasks_are_shown_and_support_nothing() -> None:
 async def test_a_redelivery_shows_the_same_line_and_pays_no_prompt_twice() -> None:
     shelf = shelf_of()
     with_action(shelf, 1, "lane investigate by its kind")
-    model = Scripted(call("runs"), call("search", text="name cache"), proposes())
+    model = ScriptedGateway(call("runs"), call("search", text="name cache"), proposes())
     killed: list[str] = []
 
     def kill(what: str) -> None:
         if what == "commit" and len(killed) < 2:
             killed.append(what)
-            raise Killed
+            raise ProcessDeath
 
     shelf.after = kill
     for _ in range(2):
-        with pytest.raises(Killed):
+        with pytest.raises(ProcessDeath):
             await delivered(shelf, model)
     worked = await delivered(shelf, model)
     assert worked.outcome == "proposed"

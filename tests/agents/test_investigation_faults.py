@@ -175,7 +175,7 @@ def result(commit: Commit) -> TaskWorked:
 
 async def ledger(house: House, project: str) -> Counter[str]:
     """The states of the calls that were made."""
-    found = await house.found("router", house.standing(project), List(store="model_calls"))
+    found = await house.answer("router", house.standing(project), List(store="model_calls"))
     return Counter(item.body["state"] for item in found.items)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from agents.developer_memory import START
 from agents.obedient import call
-from agents.question_runs import Killed
-from agents.scripted_model import ACT, RUNBOOK, Script, Scripted, delivered, failure, proposes, shelf_of
+from agents.process_death import ProcessDeath
+from agents.scripted_model import ACT, RUNBOOK, Script, ScriptedGateway, delivered, failure, proposes, shelf_of
 
 from counterpoint.developer.agent import investigation as limits
 from counterpoint.proto.errors import CounterpointError, Denied, Permanent, Problem, Transient
@@ -40,7 +40,7 @@ from counterpoint.proto.tasks import TaskWorked
     ],
 )
 async def test_each_fault_ends_in_the_result_of_the_rules_with_a_caveat(script: tuple[Script, ...], why: str) -> None:
-    rules, model = await delivered(shelf_of()), Scripted(*script)
+    rules, model = await delivered(shelf_of()), ScriptedGateway(*script)
     worked = await delivered(shelf_of(), model)
     assert (worked.outcome, worked.text, worked.confidence) == (rules.outcome, rules.text, rules.confidence)
     assert worked.findings.caveats[:-1] == rules.findings.caveats
@@ -49,28 +49,32 @@ async def test_each_fault_ends_in_the_result_of_the_rules_with_a_caveat(script: 
 
 
 async def test_a_reply_that_is_cut_off_is_no_reply() -> None:
-    worked = await delivered(shelf_of(), Scripted(proposes(), finish="length"))
+    worked = await delivered(shelf_of(), ScriptedGateway(proposes(), finish="length"))
     assert "the reply was cut off" in worked.findings.caveats[-1]
 
 
 async def test_a_model_that_only_looks_ends_at_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     number = iter(range(100))
-    model = Scripted(lambda messages: call("search", text=f"words {next(number)}"))
+    model = ScriptedGateway(lambda messages: call("search", text=f"words {next(number)}"))
     worked = await delivered(shelf_of(), model)
     assert len(model.asked) == limits.MAX_TURNS
     assert "no tool calls are left" in worked.findings.caveats[-1]
     monkeypatch.setattr(limits, "MAX_PROBLEMS", 100)
-    worked = await delivered(shelf_of(), again := Scripted(lambda messages: call("search", text=f"{next(number)}")))
+    worked = await delivered(
+        shelf_of(), again := ScriptedGateway(lambda messages: call("search", text=f"{next(number)}"))
+    )
     assert len(again.asked) == limits.MAX_TURNS
     assert "it made no supported proposal in 8 turns" in worked.findings.caveats[-1]
     monkeypatch.setattr(limits, "BUDGET_CHARS", 10)
-    worked = await delivered(shelf_of(), short := Scripted(lambda messages: call("search", text=f"{next(number)}")))
+    worked = await delivered(
+        shelf_of(), short := ScriptedGateway(lambda messages: call("search", text=f"{next(number)}"))
+    )
     assert len(short.asked) == 1
     assert "have reached 10 characters" in worked.findings.caveats[-1]
 
 
 async def test_without_time_no_model_is_asked() -> None:
-    model = Scripted(proposes())
+    model = ScriptedGateway(proposes())
     late = await delivered(shelf_of(), model, failure(deadline=START - timedelta(days=1000)))
     none = await delivered(shelf_of(), model, deadline_s=0.0)
     assert not model.asked
@@ -86,7 +90,7 @@ async def test_a_reply_that_memory_refuses_to_keep_is_not_handed_out() -> None:
         return Permanent("sensitive", (Problem(field="turns", problem="a key"),)) if said else None
 
     shelf.refuses = refuses
-    worked = await delivered(shelf, Scripted(proposes(cause="secret words [2].")))
+    worked = await delivered(shelf, ScriptedGateway(proposes(cause="secret words [2].")))
     assert "memory does not keep its reply: sensitive" in worked.findings.caveats[-1]
     assert worked.text == (await delivered(shelf_of())).text
 
@@ -101,19 +105,19 @@ COURSES: dict[str, tuple[Script, ...]] = {
 @pytest.mark.parametrize("name", COURSES)
 async def test_killed_anywhere_it_goes_on_and_nothing_is_paid_twice(name: str) -> None:
     script = COURSES[name]
-    whole, model, passes = shelf_of(), Scripted(*script), Counter[str]()
+    whole, model, passes = shelf_of(), ScriptedGateway(*script), Counter[str]()
     whole.before = whole.after = model.after = lambda what: passes.update(["all"])
     worked = await delivered(whole, model)
     assert passes["all"] >= 15
     for kill in range(passes["all"]):
-        shelf, again, left = shelf_of(), Scripted(*script), iter(range(kill, -1, -1))
+        shelf, again, left = shelf_of(), ScriptedGateway(*script), iter(range(kill, -1, -1))
 
         def passed(what: str, left: Any = left) -> None:
             if next(left, None) == 0:
-                raise Killed
+                raise ProcessDeath
 
         shelf.before = shelf.after = again.after = passed
-        with pytest.raises(Killed):
+        with pytest.raises(ProcessDeath):
             await delivered(shelf, again)
         assert await delivered(shelf, again) == worked, kill
         assert shelf.steps == whole.steps
@@ -124,14 +128,14 @@ async def test_killed_anywhere_it_goes_on_and_nothing_is_paid_twice(name: str) -
 
 
 async def test_evidence_that_is_gone_after_a_kill_is_not_cited() -> None:
-    shelf, model = shelf_of(), Scripted(proposes())
+    shelf, model = shelf_of(), ScriptedGateway(proposes())
 
     def after(what: str) -> None:
         if what == "commit" and shelf.steps[-1] == "01-turn":
-            raise Killed
+            raise ProcessDeath
 
     shelf.after = after
-    with pytest.raises(Killed):
+    with pytest.raises(ProcessDeath):
         await delivered(shelf, model)
     shelf.after = lambda what: None
     for chunk in [each for each in shelf.kept("chunks") if each.startswith("runbook.md")]:
@@ -143,13 +147,13 @@ async def test_evidence_that_is_gone_after_a_kill_is_not_cited() -> None:
 
 
 async def test_a_call_whose_prompt_has_changed_after_a_kill_is_not_made_again() -> None:
-    shelf, model = shelf_of(), Scripted(proposes())
+    shelf, model = shelf_of(), ScriptedGateway(proposes())
 
     def killed(what: str) -> None:
-        raise Killed
+        raise ProcessDeath
 
     model.after = killed
-    with pytest.raises(Killed):
+    with pytest.raises(ProcessDeath):
         await delivered(shelf, model)
     shelf.ingest("runbook.md", RUNBOOK.replace("Restart", "Reload"))
     worked = await delivered(shelf, model)
@@ -170,18 +174,18 @@ async def chaos(seed: int) -> None:
     dice = random.Random(seed)
     script = [dice.choice(REPLIES) for _ in range(limits.MAX_TURNS)]
     rules = await delivered(shelf_of())
-    shelf, model = shelf_of(), Scripted(*script)
+    shelf, model = shelf_of(), ScriptedGateway(*script)
     kills = dice.randrange(6)
 
     def perhaps_killed(what: str) -> None:
         nonlocal kills
         if kills and dice.random() < 0.15:
             kills -= 1
-            raise Killed
+            raise ProcessDeath
 
     shelf.before = shelf.after = model.after = perhaps_killed
     while not any(each["type"] == TaskWorked.TYPE for each in shelf.sent):
-        with suppress(Killed):
+        with suppress(ProcessDeath):
             await delivered(shelf, model)
     worked, run = shelf.worked(), shelf.items("checkpoints")[0].body
     assert (worked.outcome, worked.confidence) == (rules.outcome, rules.confidence)

@@ -14,7 +14,7 @@ from counterpoint.router.issues.marks import mark_of_issue
 from counterpoint.router.issues.synced_issue import poll_id
 from counterpoint.router.webhooks.forges import github_event, gitlab_event
 from counterpoint.router.webhooks.issue_events import IssueEvent, issue_event
-from counterpoint.router.webhooks.reports import Ignored, Report
+from counterpoint.router.webhooks.reports import IgnoredEvent, Report
 
 URL = "https://git.example.com/shop/orders"
 OURS = f"{mark_of_issue('the-id')}\nwords"
@@ -74,8 +74,8 @@ def test_no_body_is_too_strange(kind: str, body: Any) -> None:
 
 def test_an_issue_with_our_mark_is_no_task() -> None:
     headers = {"x-github-event": "issues"}
-    assert isinstance(github_event(headers, GITHUB), Ignored)
-    assert isinstance(gitlab_event({}, GITLAB), Ignored)
+    assert isinstance(github_event(headers, GITHUB), IgnoredEvent)
+    assert isinstance(gitlab_event({}, GITLAB), IgnoredEvent)
     person = {**GITHUB, "issue": {**ISSUE, "body": "It fails"}}
     assert isinstance(github_event(headers, person), Report)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from agents.obedient import obeys
 from agents.question_runs import Book
-from agents.scripted_model import ACT, ERROR, FAILURE, Scripted, failure, proposes, shelf_of
+from agents.scripted_model import ACT, ERROR, FAILURE, ScriptedGateway, failure, proposes, shelf_of
 from agents.test_investigation_attacks import CARRIERS, WORDINGS
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,18 +26,18 @@ LANES = ("answer", "investigate", "plan", "build", "shell", "")
 
 async def delivered(shelf: Book, chooser: Gateway = OFFLINE, message: TaskDelegated | None = None) -> TaskWorked:
     memory = shelf.delivered("message", "t")
-    await memory.step(await handle_delegated(message or asked(), memory, chooser=chooser))
+    await memory.step(await handle_delegated(message or delegated_question(), memory, chooser=chooser))
     return shelf.worked()
 
 
-def asked(lane: str = "investigate", **fields: Any) -> TaskDelegated:
+def delegated_question(lane: str = "investigate", **fields: Any) -> TaskDelegated:
     """A task that is worded as a question."""
     given = {"description": ASKED, "error_message": None, **fields}
     return failure(**given).model_copy(update={"lane": lane})
 
 
-def says(lane: str = "answer", quote: str = ASKED) -> Scripted:
-    return Scripted(json.dumps({"lane": lane, "quote": quote}))
+def says(lane: str = "answer", quote: str = ASKED) -> ScriptedGateway:
+    return ScriptedGateway(json.dumps({"lane": lane, "quote": quote}))
 
 
 def chosen(shelf: Book) -> list[tuple[str, str | None]]:
@@ -79,7 +79,7 @@ async def test_a_model_moves_a_question_that_was_filed_as_a_failure_and_the_verd
 async def test_without_a_usable_reply_the_lane_is_that_of_the_rules(reply: Any, why: str) -> None:
     rules = await delivered(shelf_of())
     shelf = shelf_of()
-    worked = await delivered(shelf, Scripted(reply))
+    worked = await delivered(shelf, ScriptedGateway(reply))
     assert (worked.outcome, worked.code, worked.text) == (rules.outcome, rules.code, rules.text)
     assert chosen(shelf)[0][0] == "investigate"
     assert why in shelf.decisions()[0].reasoning
@@ -88,14 +88,14 @@ async def test_without_a_usable_reply_the_lane_is_that_of_the_rules(reply: Any, 
 @pytest.mark.parametrize(
     "message",
     [
-        asked(error_message=ERROR),
-        asked(description=f"{FAILURE}."),
-        asked(description="Restart the resolver of the cluster. It has lost its cache"),
-        asked(target=Target(job=JobRef(namespace="prod", name="orders"))),
-        asked("build"),
-        asked("answer"),
-        asked(purpose="reassess"),
-        asked(attempt=2),
+        delegated_question(error_message=ERROR),
+        delegated_question(description=f"{FAILURE}."),
+        delegated_question(description="Restart the resolver of the cluster. It has lost its cache"),
+        delegated_question(target=Target(job=JobRef(namespace="prod", name="orders"))),
+        delegated_question("build"),
+        delegated_question("answer"),
+        delegated_question(purpose="reassess"),
+        delegated_question(attempt=2),
     ],
 )
 async def test_no_model_is_asked_where_the_rules_are_sure(message: TaskDelegated) -> None:
@@ -113,9 +113,9 @@ async def test_no_model_is_asked_about_a_task_that_nobody_vouches_for() -> None:
 
 
 async def test_a_redelivery_keeps_the_lane_that_was_chosen() -> None:
-    shelf, model = shelf_of(), Scripted(json.dumps({"lane": "answer", "quote": ASKED}), "no")
+    shelf, model = shelf_of(), ScriptedGateway(json.dumps({"lane": "answer", "quote": ASKED}), "no")
     worked = await delivered(shelf, model)
-    again = Scripted(json.dumps({"lane": "investigate", "quote": ""}))
+    again = ScriptedGateway(json.dumps({"lane": "investigate", "quote": ""}))
     assert await delivered(shelf, again) == worked
     assert again.asked == []
 
@@ -131,7 +131,7 @@ async def test_the_prompt_has_the_words_of_the_requester_and_nothing_else() -> N
     rules=st.sampled_from(["investigate", "plan", "build", "answer"]),
 )  # fmt: skip
 def test_a_reply_leads_to_the_lane_of_the_rules_or_to_that_of_questions(lane: str, quote: str, rules: str) -> None:
-    message = asked(rules)
+    message = delegated_question(rules)
     choice = choice_of(json.dumps({"lane": lane, "quote": quote}), message)
     assert choice is None or choice.lane in (rules, "answer")
     if choice is not None and choice.lane != rules:
@@ -144,21 +144,21 @@ async def test_no_planted_instruction_leads_to_another_lane(carrier: str, lane: 
     """The obedient model is asked whenever the rules permit; the task ends as by the rules alone."""
     order = WORDINGS[len(carrier + lane) % len(WORDINGS)].format(f"use the lane {lane}")
     found = []
-    for chooser in (OFFLINE, Scripted(obeys)):
+    for chooser in (OFFLINE, ScriptedGateway(obeys)):
         shelf = shelf_of()
         fields, _ = CARRIERS[carrier](shelf, order)
         given = {"description": ASKED, "error_message": None, **fields}
         message = failure(**given)
         worked = await delivered(shelf, chooser, message)
         found.append((worked.outcome, worked.code, worked.text, worked.needs, worked.confidence))
-        assert isinstance(chooser, Scripted) <= (len(getattr(chooser, "asked", ())) == may_be_question(message))
+        assert isinstance(chooser, ScriptedGateway) <= (len(getattr(chooser, "asked", ())) == may_be_question(message))
     assert found[0] == found[1]
     assert chosen(shelf) in ([], [("investigate", "m")])
 
 
 async def test_what_a_model_is_named_for_is_all_that_it_does() -> None:
     model, shelf = proposes(), shelf_of()
-    worked = await delivered(shelf, Scripted(model), failure())
+    worked = await delivered(shelf, ScriptedGateway(model), failure())
     assert all(each.model is None for each in shelf.decisions())
     assert worked.outcome == "proposed"
 

@@ -45,7 +45,7 @@ async def working(door: Door, project: str, task: str, session: str = "s-1", **f
     routed = await house.routed(project, task)
     write = Write(store="tasks", id=task, body=task_body(task, session_id=session, **fields))
     message = Outgoing(type=DELEGATED, data={"task_id": task})
-    done = await house.done("manager", house.handed(routed, lives_s=3600), writes=(write,), messages=(message,))
+    done = await house.apply("manager", house.delivery(routed, lives_s=3600), writes=(write,), messages=(message,))
     return developer(door, done.message_ids[0])
 
 
@@ -53,14 +53,14 @@ async def limit(house: House, project: str, expect: int = 0, **fields: Any) -> S
     """Set a limit as a person does."""
     made = StoredLimit(project=project, by=PERSON, at=AT, **fields)
     write = Write(store="limits", id=made.record_id, body=made.model_dump(mode="json"), expect=expect)
-    await house.done("router", house.standing(project, principal=PERSON), writes=(write,))
+    await house.apply("router", house.standing(project, principal=PERSON), writes=(write,))
     return made
 
 
 async def spent(house: House, project: str) -> dict[str, dict[str, Any]]:
     """The records of spending under limits, by their wording."""
-    origin = house.handed(await house.routed(project, "t-reader"))
-    found = await house.found("manager", origin, List(store="spend"))
+    origin = house.delivery(await house.routed(project, "t-reader"))
+    found = await house.answer("manager", origin, List(store="spend"))
     return {item.body["limit"]: item.body for item in found.items if "limit" in item.body}
 
 

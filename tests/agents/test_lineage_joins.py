@@ -5,10 +5,10 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from agents.incident_reference import history, standing
+from agents.incident_reference import final_incidents, history
 from agents.incident_simulation import run_event
 from agents.lineage_house import House
-from agents.test_lineage_kills import Mortal, left
+from agents.test_lineage_kills import Mortal, final_state
 from agents.test_lineage_order import of
 
 from counterpoint.lineage.incidents.incident import IncidentEnding, IncidentLimits, IncidentRecord
@@ -198,7 +198,7 @@ async def test_words_and_events_in_any_order_leave_the_reference_s_incidents_and
         if draw.random() < 0.3:
             await house.deliver(changed)
     await house.wait(10_000)
-    assert of([i for i in house.incidents if i.active]) == standing(known)
+    assert of([i for i in house.incidents if i.active]) == final_incidents(known)
     together, records = expected(house, words), by_id(house)
     tops: dict[str, set[str]] = {}
     for incident in (i for i in house.incidents if i.active):
@@ -240,4 +240,4 @@ async def test_a_word_at_whose_await_lineage_dies_has_the_effects_of_one(undone:
     assert by_id(unharmed)[unharmed.tasks[0].task_id or ""].live["repeats"]["count"] == (1 if undone else 3)
     for dies_at in range(1, awaits + 1):
         house, _ = await lived(dies_at)
-        assert left(house) == left(unharmed), dies_at
+        assert final_state(house) == final_state(unharmed), dies_at

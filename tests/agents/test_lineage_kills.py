@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from agents.incident_simulation import run_event
 from agents.lineage_house import House
+from agents.process_death import ProcessDeath
 
 from counterpoint.lineage.handlers import register
 from counterpoint.lineage.incidents.incident import IncidentLimits
@@ -17,10 +18,6 @@ from counterpoint.proto.messages import Message
 from counterpoint.proto.validation import parse
 
 PATIENT = IncidentLimits(incidents_per_hour=100, retry_grace_s=900)
-
-
-class Killed(BaseException):
-    """The end of a process."""
 
 
 class Mortal(House):
@@ -34,10 +31,10 @@ class Mortal(House):
         self.asked += 1
         dies = self.asked == self.dies_at
         if dies and not self.answered:
-            raise Killed
+            raise ProcessDeath
         reply = await super().transport(subject, body, timeout_s)
         if dies:
-            raise Killed
+            raise ProcessDeath
         return reply
 
     async def survive(self, message: Message, task_id: str | None = None) -> int:
@@ -45,7 +42,7 @@ class Mortal(House):
         message_id, self.asked = new_id(), 0
         try:
             await self.deliver(message, message_id, task_id)
-        except Killed:
+        except ProcessDeath:
             self.asked, self.dies_at = 0, None
             self.handlers.clear()
             register(self, self.limits, ProjectLocks())  # type: ignore[arg-type]
@@ -64,7 +61,7 @@ BELOW = run_event("FAIL", 3, job="other.b", run_id="r2", parent=("other", "o"), 
 WORKS = run_event("COMPLETE", 9, job="dag.a", run_id="r3", parent=("dag", "dag-r3"), writes=["t"])
 
 
-def left(house: House) -> tuple[Any, ...]:
+def final_state(house: House) -> tuple[Any, ...]:
     """The state at the end: records, messages without their own ids, and timers."""
     sent = [message.model_dump(exclude={"decision_id", "made_at"}) for message in house.sent]
     incidents = [incident.model_dump(exclude={"failures", "affected"}) for incident in house.incidents]
@@ -97,7 +94,7 @@ async def test_an_event_at_whose_await_lineage_dies_has_the_effects_of_one(
     assert awaits >= 3
     for dies_at in range(1, awaits + 1):
         house, _ = await lived(dies_at)
-        assert left(house) == left(unharmed), dies_at
+        assert final_state(house) == final_state(unharmed), dies_at
         assert len({task.task_id for task in house.tasks}) == len(house.tasks)
 
 
@@ -121,4 +118,4 @@ async def test_the_failure_after_the_end_of_a_task_is_one_new_task_wherever_line
         first, second = house.tasks
         assert (second.context or {})["previous_incident"] == first.task_id
         assert (second.context or {})["repeats"]["count"] == 2
-        assert left(house) == left(unharmed)
+        assert final_state(house) == final_state(unharmed)

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import pytest
-from agents.incident_reference import Standing, flood, history, standing
+from agents.incident_reference import Standing, final_incidents, flood, history
 from agents.incident_simulation import IncidentSimulation, run_event
 from agents.lineage_house import House
 
@@ -44,7 +44,7 @@ async def test_shuffled_and_repeated_events_leave_the_reference_s_incidents(seed
         if seed % 5 == 0:
             await house.wait(draw.choice([0, 60, 1000]))
     await house.wait(10_000)
-    assert of([i for i in house.incidents if i.active]) == standing(known)
+    assert of([i for i in house.incidents if i.active]) == final_incidents(known)
 
 
 def shuffled(events: list[dict[str, Any]], draw: random.Random) -> list[dict[str, Any]]:
@@ -65,7 +65,7 @@ async def test_a_flood_of_ten_thousand_events_leaves_the_reference_s_incidents()
     for at in range(0, len(events), 20):
         await house.take_at_once(events[at : at + 20])
     await house.wait(10_000)
-    assert of([i for i in house.incidents if i.active]) == standing(known)
+    assert of([i for i in house.incidents if i.active]) == final_incidents(known)
 
 
 @pytest.mark.slow
@@ -73,7 +73,7 @@ async def test_a_flood_of_ten_thousand_events_leaves_the_reference_s_incidents()
 @pytest.mark.parametrize("seed", range(50))
 def test_a_thousand_shuffles_of_a_history_leave_the_same_incidents(seed: int) -> None:
     known = history(seed)
-    wanted = standing(known)
+    wanted = final_incidents(known)
     for shuffle in range(1000):
         draw = random.Random(f"{seed} {shuffle}")
         events = [*known.events, *draw.sample(known.events, k=min(8, len(known.events)))]

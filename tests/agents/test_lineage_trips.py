@@ -102,7 +102,7 @@ async def test_edges_are_taught_in_turn() -> None:
     assert len([item for item in house.items("edges") if item.body["target"] == "job:ns/new"]) == 10
 
 
-class Answering:
+class AnsweringMemory:
     """Memory that keeps the requests that came; an answer is `cut` where a list is not alone."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Answering:
 
 
 async def test_what_is_asked_together_is_one_request_and_what_was_asked_is_none() -> None:
-    memory = Answering()
+    memory = AnsweringMemory()
     reads = QueryBatcher(memory)  # type: ignore[arg-type]
     one, two = Get(store="runs", id="1"), Get(store="runs", id="2")
     first, second = await asyncio.gather(reads.query(one, two), reads.query(two))
@@ -127,7 +127,7 @@ async def test_what_is_asked_together_is_one_request_and_what_was_asked_is_none(
 
 
 async def test_an_answer_that_was_cut_is_asked_for_alone() -> None:
-    memory = Answering()
+    memory = AnsweringMemory()
     one, listed = Get(store="runs", id="1"), List(store="runs")
     _, found = await QueryBatcher(memory).query(one, listed)  # type: ignore[arg-type]
     assert not found.partial

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 import pytest
-from agents.approval_house import ASKING, HOUR, approvals, decide, pending, spending, tell
+from agents.approval_house import ASKING, HOUR, approvals, decide, pending_approval, spending, tell
 from agents.manager_house import House
+from agents.process_death import ProcessDeath
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,10 +15,6 @@ from counterpoint.manager.gateway.ledger import SpendRecord
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.messages import Message
 from counterpoint.proto.tasks import ENDED
-
-
-class Killed(BaseException):
-    """The end of the manager's process."""
 
 
 @dataclass
@@ -32,17 +29,17 @@ class Mortal(House):
             self.dies_at -= 1
         dies = self.dies_at == 0
         if dies and not self.answered:
-            raise Killed
+            raise ProcessDeath
         reply = await super().transport(subject, body, timeout_s)
         if dies:
-            raise Killed
+            raise ProcessDeath
         return reply
 
     def deliver(self, message: Message, message_id: str | None = None, version: int | None = None) -> str:
         message_id = message_id or new_id()
         try:
             return super().deliver(message, message_id, version)
-        except Killed:
+        except ProcessDeath:
             return super().deliver(message, message_id, version)
 
 
@@ -95,7 +92,7 @@ def test_whatever_happens_the_transitions_are_legal_and_nothing_is_offered_unapp
                 house.developer("proposed")
             case "stop" if house.work_under_way():
                 house.developer("stopped")
-            case "approve" | "reject" if task.waiting_for == "approval" and pending(house).state == "pending":
+            case "approve" | "reject" if task.waiting_for == "approval" and pending_approval(house).state == "pending":
                 decide(house, {"approve": "approved", "reject": "rejected"}[step])
             case "wait":
                 house.wait(HOUR)

@@ -12,7 +12,7 @@ from agents.approval_house import (
     approvals,
     decide,
     over_limit,
-    pending,
+    pending_approval,
     proposed,
     spending,
     tell,
@@ -36,7 +36,7 @@ class TestSpend:
         task = house.task()
         assert (task.state, task.waiting_for, task.proposal) == ("input_required", "approval", "Quotes say so.")
         assert house.names()[-2:] == ["ApprovalRequested", "TaskEscalated"]
-        escalated, approval = house.last(TaskEscalated), pending(house)
+        escalated, approval = house.last(TaskEscalated), pending_approval(house)
         assert (escalated.to, escalated.code, [need.kind for need in escalated.needs]) == (
             "human",
             "budget",
@@ -93,11 +93,11 @@ class TestSpend:
 
     def test_a_limit_that_changed_since_asks_again_about_what_it_is_now(self) -> None:
         house = over_limit()
-        first = pending(house)
+        first = pending_approval(house)
         decide(house, told=False)
         spending(house, limit_usd="0.009", refused=None)
         tell(house, approvals(house)[0])
-        second = pending(house)
+        second = pending_approval(house)
         assert second.approval_id != first.approval_id
         assert second.artifact_sha256 != first.artifact_sha256
         assert "to 0.009 USD" in second.artifact
@@ -131,8 +131,8 @@ class TestProposals:
         task = house.task()
         assert (task.waiting_for, task.proposal) == ("approval", None)
         assert "TaskProposed" not in house.names()
-        assert pending(house).artifact == "restart the service"
-        assert "text" not in (pending(house).held or {})
+        assert pending_approval(house).artifact == "restart the service"
+        assert "text" not in (pending_approval(house).held or {})
         decide(house)
         offered = house.last(TaskProposed)
         assert (offered.proposal, offered.artifact_sha256) == (
@@ -192,16 +192,16 @@ class TestProposals:
 
     def test_a_new_attempt_needs_an_approval_of_its_own(self) -> None:
         house = proposed()
-        first = pending(house)
+        first = pending_approval(house)
         house.override()
         house.developer("proposed", text="restart everything")
-        assert pending(house).approval_id != first.approval_id
-        assert pending(house).artifact == "restart everything"
+        assert pending_approval(house).approval_id != first.approval_id
+        assert pending_approval(house).artifact == "restart everything"
 
     def test_a_message_without_a_decision_in_the_record_has_no_effect(self) -> None:
         house = proposed()
-        tell(house, pending(house), "approved")
-        assert (house.task().waiting_for, pending(house).state) == ("approval", "pending")
+        tell(house, pending_approval(house), "approved")
+        assert (house.task().waiting_for, pending_approval(house).state) == ("approval", "pending")
 
     def test_a_decision_at_the_last_moment_beats_the_timer(self) -> None:
         house = proposed()
@@ -214,7 +214,7 @@ class TestProposals:
 
     def test_a_decision_between_the_timer_and_its_commit_wins(self) -> None:
         house = proposed()
-        approval = pending(house)
+        approval = pending_approval(house)
         given = ApprovalDecision(decision="approved", artifact_sha256=approval.artifact_sha256)
         decided = approval.decided(given, "ana", "person", house.now)
 
@@ -295,7 +295,7 @@ def test_a_task_whose_approval_has_no_record_any_more_does_not_wait_for_ever(spe
         house.put("spend", "t1", spent.model_dump(mode="json", exclude_none=True))
     house.developer("answered" if spend else "proposed")
     assert house.task().waiting_for == "approval"
-    house.drop("approvals", pending(house).approval_id)
+    house.drop("approvals", pending_approval(house).approval_id)
     house.wait(HOUR)
     task = house.task()
     assert (task.waiting_for, task.approval) == ("override", None)
@@ -307,7 +307,7 @@ def test_a_task_whose_approval_has_no_record_any_more_does_not_wait_for_ever(spe
 def test_a_text_that_is_not_the_one_that_was_hashed_is_never_offered() -> None:
     """Should the record of a decision be altered past the router, the manager takes it for a rejection."""
     house = proposed()
-    altered = pending(house).model_copy(
+    altered = pending_approval(house).model_copy(
         update={"artifact": "drop the table", "state": "approved", "decided_by": "ana", "decided_at": house.now}
     )
     house.put("approvals", altered.approval_id, altered.model_dump(mode="json", exclude_none=True), author="router")

@@ -30,7 +30,7 @@ def escalated(**asked: Any) -> House:
     return house
 
 
-def shown(house: House) -> Findings:
+def findings_of(house: House) -> Findings:
     findings = house.task().findings
     assert findings is not None
     return findings
@@ -143,20 +143,20 @@ def test_an_observed_recovery_without_a_proposal_is_not_learned_as_a_fix(tried_b
 def test_nothing_answers_the_question_after_a_recovery() -> None:
     house = escalated()
     house.outcome("succeeded", evidence="observed", by="lineage")
-    assert shown(house).next_steps
+    assert findings_of(house).next_steps
     house.outcome("succeeded", fixed_by="something_else")
     assert house.task().needs
     house.outcome("succeeded", fixed_by="nothing")
-    assert (acts(house), house.task().needs, shown(house).next_steps) == ([], (), ())
+    assert (acts(house), house.task().needs, findings_of(house).next_steps) == ([], (), ())
 
 
 def test_an_answer_after_a_recovery_is_among_the_findings_and_the_question_is_not() -> None:
     house = proposed()
     house.outcome("succeeded", evidence="observed", by="lineage")
     house.outcome("succeeded", fixed_by="something_else", note=UNLOCKED)
-    told = [(one.tried, one.outcome) for one in shown(house).similar_attempts]
+    told = [(one.tried, one.outcome) for one in findings_of(house).similar_attempts]
     assert told == [("Look at the export job", "superseded"), (UNLOCKED, "succeeded")]
-    assert shown(house).next_steps == ()
+    assert findings_of(house).next_steps == ()
 
 
 def offered() -> House:
@@ -174,7 +174,7 @@ def test_a_success_of_an_offer_is_learned_as_the_act_that_was_offered(cause: str
     house.outcome("succeeded", fixed_by=cause)
     assert acts(house) == [("Unlock the user.", "succeeded", "reported")]
     assert (house.task().result, house.task().needs) == ("Unlock the user.", ())
-    assert shown(house).next_steps == ()
+    assert findings_of(house).next_steps == ()
 
 
 def test_a_failure_of_an_offer_is_one_of_the_act_that_was_offered() -> None:

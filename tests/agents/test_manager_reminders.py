@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from agents.approval_house import ASKING, HOUR, REFUSED, REMINDING, approvals, decide, pending, spending
+from agents.approval_house import ASKING, HOUR, REFUSED, REMINDING, approvals, decide, pending_approval, spending
 from agents.manager_house import House
 from pydantic import ValidationError
 
@@ -32,7 +32,7 @@ class TestReminders:
         house = House(approvals=REMINDING)
         house.route()
         house.developer("proposed", text="restart the service")
-        approval_id, counts = pending(house).approval_id, []
+        approval_id, counts = pending_approval(house).approval_id, []
         for seconds in (599, 1, 1199, 1, 1799):
             house.wait(seconds)
             counts.append([number for _, number in reminded(house)])

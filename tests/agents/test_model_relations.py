@@ -45,7 +45,7 @@ READS = {
 }
 
 
-def said(*relations: Any) -> str:
+def model_reply(*relations: Any) -> str:
     """What a model answers."""
     return json.dumps({"relations": relations})
 
@@ -87,29 +87,29 @@ async def reader(house: House, door: Door, outside: World) -> AsyncIterator[Read
         yield made
 
 
-async def kept(house: House, project: str) -> list[Item]:
+async def stated_relations(house: House, project: str) -> list[Item]:
     """The relations that a model found."""
     query = List(store="relationships", limit=100)
-    items = (await house.found("router", house.standing(project, principal=PERSON), query)).items
+    items = (await house.answer("router", house.standing(project, principal=PERSON), query)).items
     return [item for item in items if item.body["source"].startswith("stated/")]
 
 
 async def names(house: House, project: str) -> set[tuple[str, str, str]]:
-    said = [(item.body["kind"], item.body["properties"]) for item in await kept(house, project)]
+    said = [(item.body["kind"], item.body["properties"]) for item in await stated_relations(house, project)]
     return {(each["subject"], kind, each["object"]) for kind, each in said}
 
 
 async def test_relations_are_kept_with_the_words_that_state_them(
     reader: Reader, house: House, outside: World, project: str
 ) -> None:
-    outside.text = said(OWNS, READS)
+    outside.text = model_reply(OWNS, READS)
     document = await ingest(house, project, PAGE)
     await reader.read(project)
     assert await names(house, project) == {
         ("tides team", "owns", "harbour_tides"),
         ("harbour_tides", "consumes", "gauges.readings"),
     }
-    (owns,) = [item for item in await kept(house, project) if item.body["kind"] == "owns"]
+    (owns,) = [item for item in await stated_relations(house, project) if item.body["kind"] == "owns"]
     assert owns.body["properties"] == {
         "subject": "tides team",
         "object": "harbour_tides",
@@ -132,21 +132,21 @@ async def test_relations_are_kept_with_the_words_that_state_them(
 async def test_what_is_looked_at_twice_is_asked_and_kept_once(
     reader: Reader, house: House, outside: World, project: str
 ) -> None:
-    outside.text = said(OWNS)
+    outside.text = model_reply(OWNS)
     await ingest(house, project, PAGE)
     await reader.read(project)
-    before = await kept(house, project)
+    before = await stated_relations(house, project)
     async with house.superuser() as connection:
         await connection.execute("UPDATE extracted SET related = 0 WHERE project = $1", project)
     await reader.read(project)
-    assert await kept(house, project) == before
+    assert await stated_relations(house, project) == before
     assert len(outside.seen) == 1
 
 
 async def test_killed_between_the_call_and_the_commit_it_is_called_once(
     reader: Reader, house: House, outside: World, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outside.text = said(OWNS)
+    outside.text = model_reply(OWNS)
     await ingest(house, project, PAGE)
 
     async def killed(*_: Any) -> None:
@@ -156,19 +156,19 @@ async def test_killed_between_the_call_and_the_commit_it_is_called_once(
         patch.setattr(ModelRelations, "_keep", killed)
         with pytest.raises(asyncio.CancelledError):
             await reader.read(project)
-    assert await kept(house, project) == []
+    assert await stated_relations(house, project) == []
     await reader.read(project)
-    assert len(await kept(house, project)) == 1
+    assert len(await stated_relations(house, project)) == 1
     assert len(outside.seen) == 1
 
 
 async def test_a_new_version_replaces_what_was_stated_and_pays_for_new_passages_alone(
     reader: Reader, house: House, outside: World, project: str
 ) -> None:
-    outside.text = said(OWNS)
+    outside.text = model_reply(OWNS)
     await ingest(house, project, PAGE)
     await reader.read(project)
-    outside.text = said({**OWNS, "subject": "quay team", "span": "The quay team owns harbour_tides."})
+    outside.text = model_reply({**OWNS, "subject": "quay team", "span": "The quay team owns harbour_tides."})
     await ingest(house, project, PAGE.replace("tides team", "quay team"))
     await reader.read(project)
     assert await names(house, project) == {("quay team", "owns", "harbour_tides")}
@@ -182,24 +182,24 @@ async def test_a_new_version_replaces_what_was_stated_and_pays_for_new_passages_
 async def test_what_was_stated_goes_with_its_document_also_where_no_model_is_asked_any_more(
     reader: Reader, house: House, outside: World, project: str
 ) -> None:
-    outside.text = said(OWNS)
+    outside.text = model_reply(OWNS)
     await ingest(house, project, PAGE)
     await reader.read(project)
     await ingest(house, project, "Nothing of it is left.")
     while await house.knowledge.follow(project):
         pass
-    assert await kept(house, project) == []
+    assert await stated_relations(house, project) == []
 
 
 async def test_a_quarantine_takes_it_and_lifting_gives_it_back(
     reader: Reader, house: House, outside: World, project: str
 ) -> None:
-    outside.text = said(OWNS)
+    outside.text = model_reply(OWNS)
     document = await ingest(house, project, PAGE)
     await reader.read(project)
     out = await wish(house, project, "quarantine", store="documents", id=document)
     await reader.read(project)
-    assert await kept(house, project) == []
+    assert await stated_relations(house, project) == []
     await wish(house, project, "lift", id=out)
     await reader.read(project)
     assert await names(house, project) == {("tides team", "owns", "harbour_tides")}
@@ -209,14 +209,14 @@ async def test_a_quarantine_takes_it_and_lifting_gives_it_back(
 async def test_an_erasure_takes_the_answers_of_the_model_too(
     reader: Reader, house: House, outside: World, project: str
 ) -> None:
-    outside.text = said(OWNS)
+    outside.text = model_reply(OWNS)
     await ingest(house, project, PAGE, source="one.md")
     await ingest(house, project, PAGE, source="two.md")
     await reader.read(project)
     body = {"scope": "source", "what": "one.md", "reason": "asked for"}
     write = Write(store="erasures", id=new_id(), body=body)
-    await house.done("router", house.standing(project, principal=PERSON), writes=(write,))
-    assert [item.body["properties"]["document"] for item in await kept(house, project)] == ["two.md"]
+    await house.apply("router", house.standing(project, principal=PERSON), writes=(write,))
+    assert [item.body["properties"]["document"] for item in await stated_relations(house, project)] == ["two.md"]
     async with house.superuser() as connection:
         calls = await connection.fetch(
             "SELECT body ->> 'key' AS key FROM records WHERE project = $1 AND store = 'model_calls'"
@@ -242,7 +242,7 @@ async def test_an_erasure_takes_the_answers_of_the_model_too(
 async def test_an_order_in_a_document_makes_nobody_an_owner(
     reader: Reader, house: House, outside: World, project: str, hostile: str, answers: str
 ) -> None:
-    outside.text = said({**OWNS, "subject": "alice", "span": answers}, OWNS)
+    outside.text = model_reply({**OWNS, "subject": "alice", "span": answers}, OWNS)
     await ingest(house, project, f"{PAGE} {hostile}")
     await reader.read(project)
     assert await names(house, project) == {("tides team", "owns", "harbour_tides")}
@@ -251,21 +251,21 @@ async def test_an_order_in_a_document_makes_nobody_an_owner(
 async def test_a_budget_that_is_used_up_asks_nobody_and_is_taken_up_again(
     house: House, door: Door, outside: World, project: str
 ) -> None:
-    outside.text = said(OWNS)
+    outside.text = model_reply(OWNS)
     await ingest(house, project, PAGE)
     async with reading(house, door, job_tokens={f"job:{RELATIONS_JOB}": 100}) as poor:
         with pytest.raises(Transient, match="budget"):
             await poor.read(project)
-    assert (outside.seen, await kept(house, project)) == ([], [])
+    assert (outside.seen, await stated_relations(house, project)) == ([], [])
     async with reading(house, door, job_tokens={f"job:{RELATIONS_JOB}": 100_000}) as rich:
         await rich.read(project)
-    assert len(await kept(house, project)) == 1
+    assert len(await stated_relations(house, project)) == 1
 
 
 async def test_a_wrong_key_is_waited_for_and_a_passage_that_is_refused_is_passed_over(
     reader: Reader, house: House, outside: World, project: str
 ) -> None:
-    outside.text = said(OWNS)
+    outside.text = model_reply(OWNS)
     await ingest(house, project, "The quay team owns nothing at all.", source="one.md")
     await ingest(house, project, PAGE, source="two.md")
     outside.answers = [JSONResponse({"error": {"message": "no such key"}}, 401)]
@@ -280,10 +280,10 @@ async def test_a_wrong_key_is_waited_for_and_a_passage_that_is_refused_is_passed
 async def test_what_is_above_the_clearance_of_the_provider_is_passed_over(
     reader: Reader, house: House, outside: World, project: str
 ) -> None:
-    outside.text = said(OWNS)
+    outside.text = model_reply(OWNS)
     await ingest(house, project, PAGE)
     await reader.read(project, clearance="public")
-    assert (outside.seen, await kept(house, project)) == ([], [])
+    assert (outside.seen, await stated_relations(house, project)) == ([], [])
 
 
 @pytest.mark.parametrize("answer", ["It was the disk.", "[]", '{"relations": 7}', '{"relations": [7, null, {}]}'])
@@ -293,7 +293,7 @@ async def test_an_answer_in_other_words_states_nothing(
     outside.text = answer
     await ingest(house, project, PAGE)
     await reader.read(project)
-    assert await kept(house, project) == []
+    assert await stated_relations(house, project) == []
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ async def test_an_answer_in_other_words_states_nothing(
     ],
 )
 def test_what_the_passage_does_not_say_is_dropped_and_counted(changed: dict[str, Any], reason: str) -> None:
-    found = checked(said({**OWNS, **changed}, OWNS), PAGE)
+    found = checked(model_reply({**OWNS, **changed}, OWNS), PAGE)
     assert [each.subject for each in found.accepted] == ["tides team"]
     assert found.dropped == {reason: 1}
 
@@ -320,7 +320,7 @@ def test_more_than_a_passage_can_state_is_dropped() -> None:
     rows = [
         {"subject": f"a{n}", "relation": "owns", "object": f"b{n}", "span": f"a{n} owns b{n}."} for n in range(MOST + 5)
     ]
-    assert checked(said(*rows), passage).dropped == {"more": 5}
+    assert checked(model_reply(*rows), passage).dropped == {"more": 5}
 
 
 WORDS = st.sampled_from(["alpha", "beta", "gamma", "owns", "reads", "it", "\n", "(", ".*", "ignore previous rules"])
@@ -341,7 +341,7 @@ WORDS = st.sampled_from(["alpha", "beta", "gamma", "owns", "reads", "it", "\n", 
     ),
 )
 def test_whatever_is_answered_what_is_kept_stands_in_the_passage(passage: str, rows: list[dict[str, str]]) -> None:
-    found = checked(said(*rows), passage)
+    found = checked(model_reply(*rows), passage)
     words = " ".join(passage.split()).casefold()
     for each in found.accepted:
         assert isinstance(each, StatedRelation)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from agents.hook_receiver import HookReceiver, Received, Reply, hook_receiver
+from agents.hook_receiver import HookReceiver, HookRequest, Reply, hook_receiver
 from agents.notified_house import KEY, NotifiedHouse, proposed, webhook
 from memory_service.fake import SentMessage
 
@@ -44,7 +44,7 @@ def resumed(task_id: str = "incident-1") -> TaskResumed:
     return TaskResumed(task_id=task_id, reason="an override")
 
 
-def signature_of(request: Received) -> str:
+def signature_of(request: HookRequest) -> str:
     """The signature by the words of the specification."""
     signed = f"{request.headers['webhook-id']}.{request.headers['webhook-timestamp']}.".encode() + request.content
     return "v1," + base64.b64encode(hmac.new(KEY, signed, hashlib.sha256).digest()).decode()

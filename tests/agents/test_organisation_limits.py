@@ -39,9 +39,9 @@ async def asking(door: Door, outside: World) -> AsyncIterator[Gateway]:
 async def projects(house: House) -> AsyncIterator[list[str]]:
     """Four new projects. No limit of the organisation is left when the test ends."""
     yield [f"p-{new_id()[-12:]}-{n}" for n in range(4)]
-    for item in (await house.found("router", administrator(house), List(store=ORGANISATION_STORE))).items:
+    for item in (await house.answer("router", administrator(house), List(store=ORGANISATION_STORE))).items:
         write = Write(store=ORGANISATION_STORE, id=item.id, expect=item.version)
-        await house.done("router", administrator(house), writes=(write,))
+        await house.apply("router", administrator(house), writes=(write,))
     async with house.superuser() as connection:
         await connection.execute("TRUNCATE organisation_spending, organisation_reservations")
 
@@ -54,16 +54,16 @@ async def limit(house: House, projects: list[str] = [], **fields: Any) -> Stored
     """Set a limit of the organisation as an administrator does."""
     name = "some" if projects else None
     made = StoredOrganisationLimit(name=name, projects=tuple(projects), by=PERSON, at=utc_now(), **fields)
-    known = (await house.found("router", administrator(house), Get(store=ORGANISATION_STORE, id=made.record_id))).items
+    known = (await house.answer("router", administrator(house), Get(store=ORGANISATION_STORE, id=made.record_id))).items
     body, expect = made.model_dump(mode="json", exclude_none=True), known[0].version if known else 0
     write = Write(store=ORGANISATION_STORE, id=made.record_id, body=body, expect=expect)
-    await house.done("router", administrator(house), writes=(write,))
+    await house.apply("router", administrator(house), writes=(write,))
     return made
 
 
 async def use(house: House, project: str = "default", name: str = PERSON) -> OrganisationReport:
     """The limits as a principal sees them."""
-    found = await house.found("router", house.standing(project, principal=name), OrganisationLimits())
+    found = await house.answer("router", house.standing(project, principal=name), OrganisationLimits())
     return OrganisationReport.model_validate(found.report)
 
 
@@ -243,7 +243,7 @@ async def principal(house: House, project: str, *roles: Any, kind: Any = "person
     name = f"{'-'.join(roles)}-{project}-{kind}"
     made = Principal(name=name, kind=kind, projects=(project,), roles=roles)
     write = Write(store="principals", id=f"id-{name}", body=made.model_dump(mode="json", exclude_none=True))
-    await house.done("router", house.standing("default", principal=PERSON), writes=(write,))
+    await house.apply("router", house.standing("default", principal=PERSON), writes=(write,))
     return name
 
 
@@ -278,8 +278,8 @@ async def test_only_an_administrator_of_all_projects_sets_a_limit(door: Door, pr
         await principal(house, project, "operate"),
         await principal(house, project, "admin", kind="agent"),
     ):
-        await house.refused("router", house.standing(project, principal=name), "store", writes=(write,))
-    await house.refused("manager", house.handed(await house.routed(project, "t-1")), "store", writes=(write,))
+        await house.refusal("router", house.standing(project, principal=name), "store", writes=(write,))
+    await house.refusal("manager", house.delivery(await house.routed(project, "t-1")), "store", writes=(write,))
 
 
 async def test_the_role_of_memory_and_of_the_inspector_reads_no_counter(house: House) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from agents.obedient import call, readings
-from agents.question_runs import Book, Killed
-from agents.scripted_model import Scripted
+from agents.process_death import ProcessDeath
+from agents.question_runs import Book
+from agents.scripted_model import ScriptedGateway
 from agents.test_developer_providers import INDEX
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -110,7 +111,7 @@ async def test_the_rules_write_a_plan_with_dependencies_providers_and_open_point
 async def test_what_a_model_writes_stands_beside_the_plan_of_the_rules_with_its_citations() -> None:
     rules = await delivered(shelf_of())
     shelf = shelf_of()
-    model = Scripted(
+    model = ScriptedGateway(
         call("search", text="stage of invoices"),
         plans(
             (STEPS[0], ()), (STEPS[1], (1,)),
@@ -138,7 +139,7 @@ async def test_what_a_model_writes_stands_beside_the_plan_of_the_rules_with_its_
 
 async def test_steps_that_a_constraint_forbids_are_in_no_plan() -> None:
     constraint = {"text": "never copy the file of invoices", "by": "ada", "by_kind": "person"}
-    for gateway in (OFFLINE, Scripted(plans(*STEPS))):
+    for gateway in (OFFLINE, ScriptedGateway(plans(*STEPS))):
         worked = await delivered(shelf_of(), gateway, planned(constraints=[constraint]))
         assert worked.objections == ()
         assert worked.outcome == "answered"
@@ -150,7 +151,9 @@ async def test_steps_that_a_constraint_forbids_are_in_no_plan() -> None:
 
 async def test_a_step_that_memory_does_not_support_is_cut_and_what_depends_on_it_says_so() -> None:
     invented = "Rename the warehouse of the mail server [{}]."
-    worked = await delivered(shelf_of(), Scripted(plans((STEPS[0], (3,)), (invented, (1,)), (STEPS[1], (1, 2, 2)))))
+    worked = await delivered(
+        shelf_of(), ScriptedGateway(plans((STEPS[0], (3,)), (invented, (1,)), (STEPS[1], (1, 2, 2))))
+    )
     steps = [line for line in sections(worked.text)["Steps"].splitlines() if line[:2] in ("1.", "2.", "3.")]
     assert len(steps) == 2
     assert steps[0].endswith("Depends on nothing."), "a step cannot depend on a later one"
@@ -175,7 +178,7 @@ async def test_a_step_that_memory_does_not_support_is_cut_and_what_depends_on_it
 )
 async def test_without_a_supported_step_the_plan_is_that_of_the_rules(said: str, why: str) -> None:
     rules = await delivered(shelf_of())
-    model = Scripted(plans(said, has="Copy the file"))
+    model = ScriptedGateway(plans(said, has="Copy the file"))
     worked = await delivered(shelf_of(), model)
     assert (worked.text, worked.outcome) == (rules.text, rules.outcome)
     assert worked.findings.caveats[-1].startswith("the plan is that of the rules, a model added nothing: ")
@@ -186,7 +189,7 @@ async def test_without_a_supported_step_the_plan_is_that_of_the_rules(said: str,
 async def test_the_plan_of_a_missing_provider_has_what_a_model_wrote_and_no_stand_in() -> None:
     systems = ("Acme Ledger", "Snowflake", "Zeppo Mail")
     rules = await delivered(shelf_of(), message=planned(systems))
-    model = Scripted(
+    model = ScriptedGateway(
         plans(
             (STEPS[0], ()),
             ("Install the provider of Acme Ledger from the share of invoices [{}].", ()),
@@ -210,13 +213,13 @@ async def test_the_plan_of_a_missing_provider_has_what_a_model_wrote_and_no_stan
 
 
 async def test_a_task_that_needs_code_has_a_plan_too_and_still_stops() -> None:
-    worked = await delivered(shelf_of(), Scripted(plans(STEPS[0])), planned(kind="develop"))
+    worked = await delivered(shelf_of(), ScriptedGateway(plans(STEPS[0])), planned(kind="develop"))
     assert (worked.outcome, worked.code) == ("stopped", "no_model")
     assert "In the words of m:" in (worked.text or "")
 
 
 async def test_the_model_of_the_manager_writes_plans_and_that_of_the_developer_does_not() -> None:
-    writer, other = Scripted(plans(STEPS[0])), Scripted(plans(STEPS[0]))
+    writer, other = ScriptedGateway(plans(STEPS[0])), ScriptedGateway(plans(STEPS[0]))
     shelf = shelf_of()
     memory = shelf.delivered("message", "t")
     await memory.step(await handle_delegated(planned(), memory, other, planner=writer))
@@ -232,26 +235,26 @@ async def test_the_model_of_the_manager_writes_plans_and_that_of_the_developer_d
 )
 async def test_a_call_that_fails_leaves_the_plan_of_the_rules(fault: Any) -> None:
     rules = await delivered(shelf_of())
-    worked = await delivered(shelf_of(), Scripted(fault))
+    worked = await delivered(shelf_of(), ScriptedGateway(fault))
     assert worked.text == rules.text
     assert "the model was not available" in worked.findings.caveats[-1]
 
 
 async def test_a_killed_plan_goes_on_at_the_first_missing_turn_and_pays_for_no_prompt_twice() -> None:
     script = (call("providers", system="Snowflake"), call("search", text="stage"), plans(STEPS[0]))
-    whole = await delivered(shelf_of(), Scripted(*script))
+    whole = await delivered(shelf_of(), ScriptedGateway(*script))
     for kill in range(1, 7):
-        shelf, model, left = shelf_of(), Scripted(*script), [kill]
+        shelf, model, left = shelf_of(), ScriptedGateway(*script), [kill]
 
         def dies(what: str, left: list[int] = left) -> None:
             left[0] -= 1
             if left[0] == 0:
-                raise Killed
+                raise ProcessDeath
 
         shelf.after = model.after = dies
         try:
             worked = await delivered(shelf, model)
-        except Killed:
+        except ProcessDeath:
             worked = await delivered(shelf, model)
         assert worked.text == whole.text
         prompts = [json.dumps(each) for each in model.asked]
@@ -263,7 +266,7 @@ async def test_the_outcomes_of_similar_plans_are_read_and_support_nothing() -> N
     note = {"task_id": "t-0", "text": f"{GOAL}: the plan failed, rename the stage of Snowflake first",
             "outcome": "failed", "at": "2026-11-01T00:00:00Z"}  # fmt: skip
     shelf.put("planner_memory", "n", note)
-    model = Scripted(plans("Rename the stage of Snowflake first [{}].", has="rename the stage"))
+    model = ScriptedGateway(plans("Rename the stage of Snowflake first [{}].", has="rename the stage"))
     worked = await delivered(shelf, model)
     assert "(plan planner_memory/n" in model.asked[0][1]["content"]
     assert "Rename the stage" not in (worked.text or "")

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from agents.obedient import obeys
 from agents.question_runs import Book
-from agents.scripted_model import Scripted, delivered
+from agents.scripted_model import ScriptedGateway, delivered
 from agents.test_investigation_attacks import ATTACKS, CARRIERS, FOREIGN, MARK, SECRET, Attack
 
 from counterpoint.developer.agent import judge
@@ -28,12 +28,12 @@ def planned(message: TaskDelegated) -> TaskDelegated:
     return message.model_copy(update={"task": SubmitTask.model_validate(fields), "lane": "plan"})
 
 
-async def attacked(attack: Attack) -> tuple[TaskWorked, TaskWorked, Book, Scripted]:
+async def attacked(attack: Attack) -> tuple[TaskWorked, TaskWorked, Book, ScriptedGateway]:
     """The result with the obedient model, that of the rules, and what was done."""
     shelf, message, looks = attack.planted()
     rules = await delivered(shelf, message=planned(message))
     shelf, message, looks = attack.planted()
-    model = Scripted(partial(obeys, looks=looks))
+    model = ScriptedGateway(partial(obeys, looks=looks))
     return await delivered(shelf, model, planned(message)), rules, shelf, model
 
 

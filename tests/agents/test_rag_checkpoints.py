@@ -2,6 +2,7 @@
 
 import pytest
 from agents.gateway_world import Door, World, delegated, gateway
+from agents.process_death import ProcessDeath
 from agents.steps import handle_in_steps
 from memory_service.house import House
 
@@ -17,10 +18,6 @@ from counterpoint.proto.tasks import SubmitTask, TaskDelegated, TaskWorked
 NEWS = "What is the latest version of Airflow?"
 
 
-class Killed(BaseException):
-    """The process ends here."""
-
-
 def message(project: str, text: str) -> TaskDelegated:
     return TaskDelegated(
         task_id="t-1", project=project, session_id="s-1", attempt=1, lane="answer",
@@ -30,7 +27,7 @@ def message(project: str, text: str) -> TaskDelegated:
 
 def memory(door: Door, message_id: str, fence: int) -> Memory:
     """The developer's memory while it works on one delivery of a message."""
-    return Memory(door, "developer", door.house.handed(message_id, lives_s=600, fence=fence), utc_now())
+    return Memory(door, "developer", door.house.delivery(message_id, lives_s=600, fence=fence), utc_now())
 
 
 async def killed_after(door: Door, step: str, doing: Memory, asked: TaskDelegated, asking: Gateway) -> None:
@@ -40,11 +37,11 @@ async def killed_after(door: Door, step: str, doing: Memory, asked: TaskDelegate
     async def before(subject: str, body: bytes) -> None:
         nonlocal done
         if done:
-            raise Killed
+            raise ProcessDeath
         done = ".commit." in subject and f'"step":"{step}"'.encode() in body
 
     door.before = before
-    with pytest.raises(Killed):
+    with pytest.raises(ProcessDeath):
         await handle_in_steps(asked, doing, asking)
     door.before = None
 

@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from agents.process_death import ProcessDeath
 from agents.question_runs import (
     KNOWN,
     OWNED,
@@ -14,7 +15,6 @@ from agents.question_runs import (
     WORKED,
     WRONG,
     Book,
-    Killed,
     Model,
     book,
     delivered,
@@ -60,10 +60,10 @@ async def test_a_developer_killed_anywhere_goes_on_and_does_nothing_twice(name: 
 
         def passed(what: str, left: Any = left) -> None:
             if next(left, None) == 0:
-                raise Killed
+                raise ProcessDeath
 
         shelf.before = shelf.after = passed
-        with pytest.raises(Killed):
+        with pytest.raises(ProcessDeath):
             await delivered(shelf, question(text), gateway)
         await delivered(shelf, question(text), gateway)
         assert shelf.worked() == worked, kill
@@ -98,11 +98,11 @@ async def test_killed_many_times_over_it_still_ends() -> None:
 
     def after(what: str) -> None:
         if what == "commit":
-            raise Killed
+            raise ProcessDeath
 
     shelf.after, runs = after, 0
     while not any(said["type"] == WORKED for said in shelf.sent):
-        with pytest.raises(Killed):
+        with pytest.raises(ProcessDeath):
             await delivered(shelf, message, gateway)
         runs += 1
         assert runs <= MOST_STEPS + 1
@@ -115,7 +115,7 @@ def stopped_after(shelf: Book, node: str) -> None:
 
     def after(what: str) -> None:
         if what == "commit" and shelf.steps[-1].endswith(node):
-            raise Killed
+            raise ProcessDeath
 
     shelf.after = after
 
@@ -124,7 +124,7 @@ def stopped_after(shelf: Book, node: str) -> None:
 async def test_evidence_that_has_changed_meanwhile_is_looked_up_again(node: str) -> None:
     shelf, gateway = book(OWNED), Model(ROUTED, RIGHT, "finance_daily is owned by the ledger team [1].")
     stopped_after(shelf, node)
-    with pytest.raises(Killed):
+    with pytest.raises(ProcessDeath):
         await delivered(shelf, question(), gateway)
     shelf.after = lambda what: None
     shelf.ingest("0.md", OWNED.replace("finance team", "ledger team"))
@@ -142,7 +142,7 @@ async def test_evidence_that_has_changed_meanwhile_is_looked_up_again(node: str)
 async def test_what_is_gone_meanwhile_is_not_cited() -> None:
     shelf = book(OWNED)
     stopped_after(shelf, "validate")
-    with pytest.raises(Killed):
+    with pytest.raises(ProcessDeath):
         await delivered(shelf, question())
     shelf.after = lambda what: None
     for chunk_id in [each for each in shelf.kept("chunks") if each.startswith("0.md")]:
@@ -245,7 +245,7 @@ async def test_a_run_that_is_refused_as_a_whole_is_taken_step_by_step() -> None:
 async def test_a_run_begun_step_by_step_goes_on_so() -> None:
     shelf = book(OWNED)
     stopped_after(shelf, "evaluate")
-    with pytest.raises(Killed):
+    with pytest.raises(ProcessDeath):
         await delivered(shelf, question())
     shelf.after = lambda what: None
     await in_one_delivery(shelf, question())

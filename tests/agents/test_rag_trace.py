@@ -4,7 +4,8 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
-from agents.question_runs import KNOWN, OWNED, QUESTION, RIGHT, ROUTED, WRONG, Killed, Model, book, delivered, question
+from agents.process_death import ProcessDeath
+from agents.question_runs import KNOWN, OWNED, QUESTION, RIGHT, ROUTED, WRONG, Model, book, delivered, question
 from agents.steps import handle_in_steps
 from prometheus_client import REGISTRY
 
@@ -55,10 +56,10 @@ class TestTime:
 
         def killed(what: str) -> None:
             if what == "commit":
-                raise Killed
+                raise ProcessDeath
 
         gateway.after, shelf.after = asked, killed
-        with pytest.raises(Killed):
+        with pytest.raises(ProcessDeath):
             await delivered(shelf, question(), gateway, deadline_s=20.0)
         shelf.after, now = lambda what: None, now + 3600
         await delivered(shelf, question(), gateway, deadline_s=20.0)

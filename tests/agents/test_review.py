@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from agents.developer_meaning import Meaning
+from agents.developer_meaning import ModelSimilarity
 from agents.developer_memory import Shelf
 from agents.steps import handle_in_steps
 from agents.test_developer_attempts import HERE, tried
@@ -285,7 +285,7 @@ async def test_an_objection_is_searched_for() -> None:
 
 
 async def test_the_answer_to_a_missing_part_is_added() -> None:
-    shelf = Shelf(Meaning())
+    shelf = Shelf(ModelSimilarity())
     shelf.ingest_folder(EXAMPLES / "knowledge", EXAMPLES)
     first, second = "Who owns finance_daily", "when is the coffee machine descaled"
     objection = Objection(rule="part", reason="-", search_for=(second,))

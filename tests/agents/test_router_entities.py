@@ -139,7 +139,7 @@ class TestRelations:
         assert page.provenance.quote == "harbour_tides runs"
 
 
-def told() -> dict[str, Any]:
+def profile_records() -> dict[str, Any]:
     node, tides = job("prod", "harbour_tides"), dataset("db", "tides")
     thing = entity_of_node(node)
     relations: list[EntityRelation] = relations_of_record(node, item("jobs", node.id, {"owners": ["quay"]}))
@@ -167,7 +167,7 @@ def told() -> dict[str, Any]:
 
 
 def test_the_four_questions_are_answered_each_with_its_record() -> None:
-    found = told()
+    found = profile_records()
     assert found["owned_by"] == ["quay", "Quay team", "Dana"]
     assert found["fed_by"] == ["tides"]
     assert [(each["exception"], each["provenance"]["store"]) for each in found["broken_by"]] == [("TideError", "runs")]
@@ -183,7 +183,7 @@ def test_the_four_questions_are_answered_each_with_its_record() -> None:
 
 
 def test_they_are_told_in_lines() -> None:
-    assert describe(told()) == [
+    assert describe(profile_records()) == [
         "harbour_tides: job in prod",
         "  owned by: quay, Quay team (pipelines.md), Dana (pipelines.md)",
         "  fed by: tides",

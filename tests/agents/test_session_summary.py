@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from agents.manager_house import House
 from agents.obedient import Messages
-from agents.scripted_model import Scripted
+from agents.scripted_model import ScriptedGateway
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,8 +35,8 @@ def summarized(house: House) -> SessionSummary | None:
     return SessionSummary.model_validate(item.body) if item else None
 
 
-def model(text: str) -> Scripted:
-    return Scripted(text)
+def model(text: str) -> ScriptedGateway:
+    return ScriptedGateway(text)
 
 
 def reason(house: House) -> str:
@@ -92,7 +92,7 @@ def test_a_line_with_a_number_name_or_id_that_the_source_has_not_is_left_out(lin
      Permanent("key_reused", (Problem(field="key", problem="was used"),))],
 )  # fmt: skip
 def test_without_a_usable_reply_the_rules_compact(fault: Any) -> None:
-    found = summarized(continued(Scripted(fault)))
+    found = summarized(continued(ScriptedGateway(fault)))
     assert found is not None
     assert found.by == "rules"
     assert ANSWER in found.summary
@@ -125,7 +125,7 @@ def test_a_model_that_obeys_a_planted_instruction_adds_nothing_that_the_tasks_do
             "https://evil.example/x now"
         )
 
-    house = continued(Scripted(obeys), answer=f"{ANSWER} {planted}")
+    house = continued(ScriptedGateway(obeys), answer=f"{ANSWER} {planted}")
     found = summarized(house)
     assert found is not None
     assert found.by == "rules"

@@ -40,21 +40,21 @@ async def working(house: House, project: str, **fields: Any) -> str:
     """A task at work: the id of its delegation."""
     body = task_body("t-1", session_id="s-1", attempt=1, description="Why?", **fields)
     message = Outgoing(type=DELEGATED, data={"task_id": "t-1"})
-    origin = house.handed(await house.routed(project, "t-1"), lives_s=3600)
+    origin = house.delivery(await house.routed(project, "t-1"), lives_s=3600)
     write = Write(store="tasks", id="t-1", body=body)
-    return (await house.done("manager", origin, writes=(write,), messages=(message,))).message_ids[0]
+    return (await house.apply("manager", origin, writes=(write,), messages=(message,))).message_ids[0]
 
 
 async def answered(house: House, delegated: str) -> str:
     """The developer answers without the model: the id of its message."""
     worked = TaskWorked(task_id="t-1", attempt=1, outcome="answered", text="Quotes say so.", action_id="a-1")
-    return (await house.done("developer", house.handed(delegated), messages=(send(worked),))).message_ids[0]
+    return (await house.apply("developer", house.delivery(delegated), messages=(send(worked),))).message_ids[0]
 
 
 async def handle(door: Door, message_id: str, message: Message, handler: Any) -> list[str]:
     """The manager handles a message, again after a conflict: the ids of what it sends."""
     for _ in range(3):
-        memory = Memory(door, "manager", door.house.handed(message_id), utc_now())
+        memory = Memory(door, "manager", door.house.delivery(message_id), utc_now())
         try:
             return list((await memory.step(await handler(message, memory))).message_ids)
         except Conflict:
@@ -62,7 +62,7 @@ async def handle(door: Door, message_id: str, message: Message, handler: Any) ->
     raise AssertionError("the manager met a conflict three times")
 
 
-async def held(door: Door, delegated: str) -> list[str]:
+async def hold_spend(door: Door, delegated: str) -> list[str]:
     """The answer comes to the manager."""
     message_id = await answered(door.house, delegated)
     worked = TaskWorked.model_validate_json(door.house.sent[message_id].row.body)
@@ -71,7 +71,7 @@ async def held(door: Door, delegated: str) -> list[str]:
 
 async def approval(house: House, project: str) -> Approval:
     """The approval of the project."""
-    (item,) = (await house.found("router", house.standing(project, principal=PERSON), List(store="approvals"))).items
+    (item,) = (await house.answer("router", house.standing(project, principal=PERSON), List(store="approvals"))).items
     return record(item, Approval)
 
 
@@ -95,7 +95,7 @@ async def decide(door: Door, project: str, decision: Any = "approved") -> tuple[
 
 
 async def task(house: House, project: str) -> Task:
-    (item,) = (await house.found("router", house.standing(project), Get(store="tasks", id="t-1"))).items
+    (item,) = (await house.answer("router", house.standing(project), Get(store="tasks", id="t-1"))).items
     return record(item, Task)
 
 
@@ -109,7 +109,7 @@ async def test_an_approval_pays_for_the_call_that_a_limit_refused(
         await limit(door.house, project, scope=scope, tokens=10, usd="0.000001", period="day")
     with pytest.raises(Denied, match="budget"):
         await generated(asking, developer(door, delegated), "k")
-    await held(door, delegated)
+    await hold_spend(door, delegated)
     waiting = await approval(door.house, project)
     assert (await task(door.house, project)).waiting_for == "approval"
     assert ("the budget of the task" if scope == "budget" else f"the limit of {scope}") in waiting.artifact
@@ -128,7 +128,7 @@ async def test_a_call_without_a_known_price_is_lifted_under_a_limit_of_tokens(
         asking = client(url, UNPRICED)
         with pytest.raises(Denied, match="budget"):
             await generated(asking, developer(door, delegated), "k")
-        await held(door, delegated)
+        await hold_spend(door, delegated)
         assert (await task(door.house, project)).waiting_for == "approval"
         (lift,) = (await approval(door.house, project)).lifts
         assert (lift.by_usd, lift.cap_tokens) == (None, 10)
@@ -145,7 +145,7 @@ async def test_no_amount_of_dollars_covers_an_unknown_price(door: Door, project:
         with pytest.raises(Denied, match="price is known"):
             await generated(asking, developer(door, delegated), "k")
         await asking.close()
-    await held(door, delegated)
+    await hold_spend(door, delegated)
     assert (await task(door.house, project)).state == "completed"
 
 
@@ -153,7 +153,7 @@ async def test_a_warning_of_a_soft_limit_is_a_decision_once(asking: Gateway, doo
     delegated = await working(door.house, project)
     await limit(door.house, project, soft_tokens=1, period="month")
     await generated(asking, developer(door, delegated), "k")
-    sent = await held(door, delegated)
+    sent = await hold_spend(door, delegated)
     decisions = [json.loads(door.house.sent[each].row.body) for each in sent]
     (warned,) = [each for each in decisions if each.get("decision_type") == "budget"]
     assert warned["agent"] == "manager"
@@ -166,12 +166,12 @@ async def test_a_lift_ends_with_its_limit(asking: Gateway, door: Door, project: 
     await limit(door.house, project, tokens=10)
     with pytest.raises(Denied, match="budget"):
         await generated(asking, developer(door, delegated), "k")
-    await held(door, delegated)
+    await hold_spend(door, delegated)
     sent = await handle(door, *await decide(door, project), MANAGER.on_decided)
     again = developer(door, next(each for each in sent if door.house.sent[each].row.type == DELEGATED))
     await generated(asking, again, "k", max_tokens=20)
     made = await limit(door.house, project, expect=1, tokens=11)
-    await door.house.done(
+    await door.house.apply(
         "router",
         door.house.standing(project, principal=PERSON),
         writes=(put_later(made),),
@@ -192,7 +192,7 @@ async def test_a_decision_and_the_end_of_its_time_at_once_leave_one_of_them(
     delegated = await working(door.house, project, budget={"tokens": 10})
     with pytest.raises(Denied, match="budget"):
         await generated(asking, developer(door, delegated), "k")
-    await held(door, delegated)
+    await hold_spend(door, delegated)
     waiting = await approval(door.house, project)
     item = await Memory(door, "router", door.house.standing(project, principal=PERSON), utc_now()).get(
         "approvals", waiting.approval_id
@@ -208,7 +208,7 @@ async def test_a_decision_and_the_end_of_its_time_at_once_leave_one_of_them(
         return reply.refusal.kind if reply.refusal else reply.status
 
     async def by_timer() -> str:
-        origin = door.house.handed(await door.house.reported(project, "t-1"))
+        origin = door.house.delivery(await door.house.reported(project, "t-1"))
         expired = waiting.expired(waiting.expires_at)
         write = put("approvals", waiting.approval_id, expired, existing=item)
         reply = await door.house.commit("manager", origin, writes=(write,))

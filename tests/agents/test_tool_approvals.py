@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from agents.gateway_world import PRICED, Door, World, delegated, gateway
-from agents.test_gateway_editors import principal, said, token
+from agents.test_gateway_editors import completion, principal, token
 from agents.test_limits import limit
 from agents.test_spend_approvals import MANAGER, decide, handle, task
 from memory_service.house import PERSON, House
@@ -33,7 +33,7 @@ async def url(door: Door, outside: World) -> AsyncIterator[str]:
         yield f"{url}/v1"
 
 
-def told(house: House, project: str) -> list[str]:
+def refusal_notices(house: House, project: str) -> list[str]:
     """The messages that tell the manager of refused calls of tools."""
     return [
         message_id
@@ -42,7 +42,7 @@ def told(house: House, project: str) -> list[str]:
     ]
 
 
-def asked(house: House, project: str) -> list[str]:
+def approval_requests(house: House, project: str) -> list[str]:
     """The requests for approvals."""
     return [
         message_id
@@ -52,13 +52,13 @@ def asked(house: House, project: str) -> list[str]:
 
 
 async def approvals(house: House, project: str) -> list[Approval]:
-    found = await house.found("router", house.standing(project, principal=PERSON), List(store="approvals"))
+    found = await house.answer("router", house.standing(project, principal=PERSON), List(store="approvals"))
     return [record(item, Approval) for item in found.items]
 
 
 async def handled(door: Door, project: str, manager: ManagerHandlers = MANAGER) -> None:
     """The manager handles all that it is told, the last twice, as after a redelivery."""
-    ids = told(door.house, project)
+    ids = refusal_notices(door.house, project)
     for message_id in ids:
         await handle(door, message_id, TaskDue(task_id="t-1", timer="tool_refused"), manager.on_due)
     assert ids
@@ -91,18 +91,18 @@ async def test_a_hundred_refused_calls_ask_once_and_the_approved_lift_lets_them_
     key = await token(house, project, name)
     before = await task(house, project)
     await refused(url, key, 100)
-    assert len(told(house, project)) == 1
+    assert len(refusal_notices(house, project)) == 1
     await handled(door, project)
     await handled(door, project)
     await refused(url, key)
     (waiting,) = await approvals(house, project)
-    assert len(asked(house, project)) == 1
+    assert len(approval_requests(house, project)) == 1
     assert waiting.summary == f"a limit refused a call of a tool of {name} (supervised)"
     assert ("the budget of the task" if scope == "budget" else f"the limit of {scope}") in waiting.artifact
     assert await task(house, project) == before, "the work goes on"
     assert not outside.seen
     await handle(door, *await decide(door, project), MANAGER.on_decided)
-    assert await said(url, key) == outside.text
+    assert await completion(url, key) == outside.text
     (applied,) = await approvals(house, project)
     assert applied.state == "applied"
     spend = await house.body(project, "spend", "t-1")
@@ -156,13 +156,13 @@ async def test_after_a_rejection_nothing_is_asked_until_its_time_is_over(
     await handled(door, project)
     await handle(door, *await decide(door, project, "rejected"), MANAGER.on_decided)
     await refused(url, key, 5)
-    assert len(told(house, project)) == 1
+    assert len(refusal_notices(house, project)) == 1
     assert [each.state for each in await approvals(house, project)] == ["rejected"]
     async with house.superuser() as connection:
         over = "UPDATE records SET body = body || jsonb_build_object('ask_again_at', $2::text) WHERE project = $1"
         await connection.execute(f"{over} AND store = 'spend'", project, (utc_now() - timedelta(hours=1)).isoformat())
     await refused(url, key, 5)
-    assert len(told(house, project)) == 2
+    assert len(refusal_notices(house, project)) == 2
     await handled(door, project)
     assert sorted(each.state for each in await approvals(house, project)) == ["pending", "rejected"]
 
@@ -181,7 +181,7 @@ async def test_a_limit_that_changed_since_is_not_lifted_and_is_asked_about_again
     (stale,) = await approvals(house, project)
     assert (stale.state, stale.reason) == ("outdated", "a limit has changed since it was shown")
     await refused(url, key)
-    for message_id in told(house, project)[1:]:
+    for message_id in refusal_notices(house, project)[1:]:
         await handle(door, message_id, TaskDue(task_id="t-1", timer="tool_refused"), MANAGER.on_due)
     assert sorted(each.state for each in await approvals(house, project)) == ["outdated", "pending"]
 
@@ -209,9 +209,9 @@ async def test_a_limit_of_the_organisation_is_lifted_by_no_approval_of_a_project
     made = StoredOrganisationLimit(name=f"of-{project}"[:64], projects=(project,), tokens=1, by=PERSON, at=utc_now())
     body = made.model_dump(mode="json", exclude_none=True)
     origin = house.standing("default", principal=PERSON)
-    await house.done("router", origin, writes=(Write(store=ORGANISATION_STORE, id=made.record_id, body=body),))
+    await house.apply("router", origin, writes=(Write(store=ORGANISATION_STORE, id=made.record_id, body=body),))
     await refused(url, key, 3)
-    assert told(house, project) == []
+    assert refusal_notices(house, project) == []
     removed = Write(store=ORGANISATION_STORE, id=made.record_id, expect=1)
-    await house.done("router", house.standing("default", principal=PERSON), writes=(removed,))
-    assert await said(url, key) == outside.text
+    await house.apply("router", house.standing("default", principal=PERSON), writes=(removed,))
+    assert await completion(url, key) == outside.text

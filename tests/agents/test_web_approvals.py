@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agents.approval_house import ASKING, HOUR, approvals, decide, pending, tell
+from agents.approval_house import ASKING, HOUR, approvals, decide, pending_approval, tell
 from agents.manager_house import PROJECT, House
 
 from counterpoint.proto.approvals import artifact_sha256
@@ -29,7 +29,7 @@ class TestWeb:
 
     def test_the_words_of_a_search_are_approved_and_only_these_are_permitted(self) -> None:
         house = self.wants()
-        approval = pending(house)
+        approval = pending_approval(house)
         assert (approval.category, approval.artifact) == ("web", f"Search the web for:\n{self.QUERY}")
         assert "TaskEscalated" not in house.names()
         decide(house)
@@ -37,13 +37,13 @@ class TestWeb:
         assert (delegated.attempt, delegated.web, delegated.permitted_search) == (1, "ask", self.QUERY)
         assert [each.state for each in approvals(house)] == ["applied"]
         house.developer("stopped", code="insufficient_evidence", wanted_search="another question")
-        assert pending(house).artifact == "Search the web for:\nanother question"
+        assert pending_approval(house).artifact == "Search the web for:\nanother question"
 
     def test_words_other_than_those_approved_are_not_permitted(self) -> None:
         house = self.wants()
         other = f"Search the web for:\nthe password of {PROJECT}"
         altered = {"artifact": other, "artifact_sha256": artifact_sha256(other), "state": "approved"}
-        made = pending(house).model_copy(update=altered | {"decided_by": "ana", "decided_at": house.now})
+        made = pending_approval(house).model_copy(update=altered | {"decided_by": "ana", "decided_at": house.now})
         house.put("approvals", made.approval_id, made.model_dump(mode="json", exclude_none=True), author="router")
         tell(house, made)
         assert house.last(TaskEscalated).code == "insufficient_evidence"

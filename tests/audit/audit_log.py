@@ -37,10 +37,12 @@ class Log:
         """Some commits about a task, and a refusal."""
         await self.house.delegated(PROJECT, task)
         second = Write(store="tasks", id=task, body=task_body(task, n=2), expect=1)
-        await self.house.done("manager", self.house.handed(await self.house.reported(PROJECT, task)), writes=(second,))
-        await self.house.refused("router", self.house.standing(PROJECT, task), "store", writes=(second,))
+        await self.house.apply(
+            "manager", self.house.delivery(await self.house.reported(PROJECT, task)), writes=(second,)
+        )
+        await self.house.refusal("router", self.house.standing(PROJECT, task), "store", writes=(second,))
         submission = Write(store="submissions", id=f"of-{task}", body={"n": 1})
-        await self.house.done("router", self.house.standing(PROJECT), writes=(submission,))
+        await self.house.apply("router", self.house.standing(PROJECT), writes=(submission,))
 
     async def sign(self) -> None:
         """As if a minute had passed."""

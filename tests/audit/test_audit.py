@@ -50,9 +50,9 @@ async def story(house: House, project: str) -> None:
     """A task at its second version, a refusal, and a commit after it."""
     await house.delegated(project, "t-1")
     second = Write(store="tasks", id="t-1", body=task_body("t-1", n=2), expect=1)
-    await house.done("manager", house.handed(await house.reported(project, "t-1")), writes=(second,))
-    await house.refused("router", house.standing(project), "store", writes=(second,))
-    await house.done("router", house.standing(project), writes=(Write(store="submissions", id="s", body={"n": 1}),))
+    await house.apply("manager", house.delivery(await house.reported(project, "t-1")), writes=(second,))
+    await house.refusal("router", house.standing(project), "store", writes=(second,))
+    await house.apply("router", house.standing(project), writes=(Write(store="submissions", id="s", body={"n": 1}),))
     await house.sequencer.once()
 
 
@@ -163,9 +163,9 @@ async def test_a_long_check_holds_up_nobody(house: House, project: str, monkeypa
             async with asyncio.timeout(60):
                 while not await observer.fetchval(BLOCKED):  # noqa: ASYNC110 - the database has no event for it
                     await asyncio.sleep(0.01)
-            before = await house.found("router", house.standing(project), List(store="submissions"))
+            before = await house.answer("router", house.standing(project), List(store="submissions"))
             write = Write(store="submissions", id="meanwhile", body={"n": 1})
-            await house.done("router", house.standing(project), writes=(write,))
+            await house.apply("router", house.standing(project), writes=(write,))
             assert not checking.done()
         report = await checking
     assert len(before.items) == 1
@@ -185,7 +185,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 async def test_whatever_is_written_verifies(house: House, bodies: list[Any]) -> None:
     project = f"p-{new_id()}"
     writes = tuple(Write(store="submissions", id=f"s-{n}", body={"v": body}) for n, body in enumerate(bodies))
-    await house.done("router", house.standing(project), writes=writes)
+    await house.apply("router", house.standing(project), writes=writes)
     assert (await house.verify(project))["broken"] == []
 
 

@@ -281,7 +281,7 @@ class TestErasure:
     async def test_what_was_erased_leaves_the_tree_whole(self, log: Log) -> None:
         erase = {"scope": "task", "what": "t-1", "reason": "asked for"}
         origin = log.house.standing(PROJECT, principal=PERSON)
-        await log.house.done("router", origin, writes=(Write(store="erasures", id=new_id(), body=erase),))
+        await log.house.apply("router", origin, writes=(Write(store="erasures", id=new_id(), body=erase),))
         log.house.restart()
         report = await log.verify()
         assert (report["broken"], report["erased"] > 2) == ([], True)

@@ -125,11 +125,11 @@ async def log(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Log]:
         due = Outgoing(
             type=DUE, data={"task_id": "t-4"}, task_id="t-4", due_at=datetime(2099, 1, 1, tzinfo=UTC), timer="soon"
         )
-        manager = house.handed(await house.routed(PROJECT, "t-4"))
-        await house.done("manager", manager, step="set", last=False, messages=(due,))
-        await house.done("manager", manager, step="cancel", last=False, cancel_timers=("soon",))
+        manager = house.delivery(await house.routed(PROJECT, "t-4"))
+        await house.apply("manager", manager, step="set", last=False, messages=(due,))
+        await house.apply("manager", manager, step="cancel", last=False, cancel_timers=("soon",))
         plan = Write(store="plans", id="t-4", body={"text": "rest"})
-        await house.done("manager", manager, writes=(plan,))
+        await house.apply("manager", manager, writes=(plan,))
         await log.sign()
         yield log
 
@@ -140,7 +140,7 @@ async def a_tile(log: Log) -> Log:
     while (await log.verify())["leaves"] < WIDTH:
         write = Write(store="tasks", id="t-1", body={})
         await asyncio.gather(
-            *(log.house.refused("router", log.house.standing(PROJECT), "store", writes=(write,)) for _ in range(64))
+            *(log.house.refusal("router", log.house.standing(PROJECT), "store", writes=(write,)) for _ in range(64))
         )
     await log.sign()
     return log

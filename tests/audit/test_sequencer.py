@@ -141,7 +141,7 @@ async def test_what_the_release_before_writes_is_part_of_the_log(log: Log) -> No
     await log.story("t-1")
     for _ in range(3):
         await log.run(OF_THE_RELEASE_BEFORE)
-        await log.house.refused("router", log.house.standing(PROJECT, "t-1"), "store", writes=(FOREIGN,))
+        await log.house.refusal("router", log.house.standing(PROJECT, "t-1"), "store", writes=(FOREIGN,))
     await log.sign()
     await whole(log)
     await log.run("UPDATE audit SET body = replace(body, '\"r\"', '\"s\"') WHERE chain IS NOT NULL")

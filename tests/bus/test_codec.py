@@ -88,7 +88,7 @@ def test_what_cannot_be_read_is_named(data: Any, said: dict[str, str], code: str
 def test_a_message_of_ours_may_hold_the_largest_submission_and_more() -> None:
     data = json.dumps({"task": "x" * MESSAGE_LIMIT_BYTES}).encode()
     place = {"stream": subjects.TASKS, "sequence": 1, "delivered": 1, "stored_at": NOON}
-    assert decode(subjects.of("counterpoint.task.routed.v1", "acme"), sent(), data, **place).body  # type: ignore[arg-type]
+    assert decode(subjects.of("counterpoint.task.routed.v1", "acme"), headers_of(), data, **place).body  # type: ignore[arg-type]
 
 
 def test_a_structured_event_without_data_has_no_body() -> None:
@@ -104,11 +104,11 @@ def test_the_trace_of_the_sender_is_passed_on() -> None:
     assert read(BODY, {"traceparent": TRACE}).traceparent == TRACE
     assert read({**EVENT, "traceparent": TRACE, "data": BODY}, {"content-type": STRUCTURED}).traceparent == TRACE
     assert read(BODY, {"traceparent": f"{TRACE}-and-more"}).traceparent is None
-    assert sent(traceparent=TRACE)["traceparent"] == TRACE
-    assert "traceparent" not in sent()
+    assert headers_of(traceparent=TRACE)["traceparent"] == TRACE
+    assert "traceparent" not in headers_of()
 
 
-def sent(**changes: Any) -> dict[str, str]:
+def headers_of(**changes: Any) -> dict[str, str]:
     said: dict[str, Any] = {
         "message_id": "m1",
         "message_type": "counterpoint.task.routed.v1",
@@ -125,14 +125,14 @@ def sent(**changes: Any) -> dict[str, str]:
 
 
 def test_what_is_sent_is_read_back() -> None:
-    known = read(BODY, sent(), subject=subjects.of("counterpoint.task.routed.v1", "acme"), stream=subjects.TASKS)
+    known = read(BODY, headers_of(), subject=subjects.of("counterpoint.task.routed.v1", "acme"), stream=subjects.TASKS)
     assert (known.id, known.task_id, known.capability, known.time) == ("m1", "t1", "token", NOON)
     assert known.trusted
 
 
 def test_a_later_life_of_the_stream_fences_off_every_delivery_of_an_earlier_one() -> None:
     def fence(publication: int, delivered: int) -> int:
-        said = sent(publication=publication)
+        said = headers_of(publication=publication)
         place = {"stream": subjects.TASKS, "sequence": 1, "stored_at": NOON}
         return decode("tasks.acme.routed", said, b"{}", delivered=delivered, **place).fence  # type: ignore[arg-type]
 
@@ -140,7 +140,7 @@ def test_a_later_life_of_the_stream_fences_off_every_delivery_of_an_earlier_one(
 
 
 TOKENS = st.text(st.characters(blacklist_characters=".\r\n\0", blacklist_categories=("Cs", "Cc")), max_size=9)
-NAMES = st.sampled_from([*BINARY, *sent(), "content-type", "traceparent"]) | TOKENS
+NAMES = st.sampled_from([*BINARY, *headers_of(), "content-type", "traceparent"]) | TOKENS
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda x: st.lists(x) | st.dictionaries(st.text(), x),

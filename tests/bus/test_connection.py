@@ -40,7 +40,7 @@ def connection(bus: NatsServer, user: str = "memory") -> Connection:
     return Connection(user, settings(bus, user))
 
 
-async def held(bus: NatsServer) -> int:
+async def count_messages(bus: NatsServer) -> int:
     """Return the number of messages in TASKS."""
     client = await nats_client.connect(
         bus.url,
@@ -121,10 +121,10 @@ async def test_a_publication_that_timed_out_arrives_later_and_its_repetition_is_
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(asyncio.shield(stored), 10)
     bus.signal(signal.SIGCONT)
-    await eventually(lambda: held(bus))
+    await eventually(lambda: count_messages(bus))
     again = await (await ours.publish(SUBJECT, b"{}", dict(said)))
     assert again.duplicate
-    assert await held(bus) == 1
+    assert await count_messages(bus) == 1
     await ours.close()
 
 
@@ -138,7 +138,7 @@ async def test_a_publication_lost_with_the_server_is_given_back(bus: NatsServer)
     assert stored.cancelled()
     await bus.start()
     await eventually(lambda: ours.connected)
-    assert await held(bus) == 0
+    assert await count_messages(bus) == 0
     await ours.close()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from counterpoint.bus.check_result import CheckResult
-from counterpoint.bus.first_connection import RefusedByServer, Unanswered, first_connection
+from counterpoint.bus.first_connection import NoAnswer, RefusedByServer, first_connection
 
 
 class Attempts:
@@ -51,5 +51,5 @@ async def test_a_server_that_does_not_answer_is_asked_again() -> None:
 async def test_the_end_of_the_time_is_told_from_a_refusal() -> None:
     attempts, ended = await connected(ConnectionRefusedError("no answer"), lambda _: True, wait_s=0)
     assert attempts.count == 1
-    assert isinstance(ended, Unanswered)
+    assert isinstance(ended, NoAnswer)
     assert str(ended) == "no answer; start the server"

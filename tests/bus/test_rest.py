@@ -37,7 +37,7 @@ async def test_an_http_server_at_rest_does_not_wake_up_and_its_responses_have_a_
     await serving
 
 
-class Probed:
+class ScriptedConnection:
     """A connection of which a test says what answers."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Probed:
 async def test_what_is_lost_is_probed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "_PROBE_S", 3600.0)
     monkeypatch.setattr(readiness, "_MISSING_PROBE_S", 0.0)
-    connection: Any = Probed()
+    connection: Any = ScriptedConnection()
     spec: Any = type("Spec", (), {"stream": "TASKS", "durable": "manager"})()
     specs: list[ConsumerSpec] = [spec]
     ready = Readiness("manager", connection, specs, 1.0)

@@ -33,9 +33,9 @@ async def lone(tmp_path: Path) -> AsyncIterator[Bus]:
 
 
 @asynccontextmanager
-async def pulling(bus: Bus, room: int = 50) -> "AsyncIterator[tuple[Watched, StandingPull]]":
+async def pulling(bus: Bus, room: int = 50) -> "AsyncIterator[tuple[CountingClient, StandingPull]]":
     """The developer's login, and a pull of its consumer."""
-    async with Watched() as developer:
+    async with CountingClient() as developer:
         developer.asked = []
         await developer.connect(
             bus.url, user="developer", password=bus.passwords["developer"], inbox_prefix=b"_INBOX_developer"
@@ -51,14 +51,14 @@ async def publish(bus: Bus, count: int) -> None:
             await memory.jetstream().publish(SUBJECT, str(number).encode())
 
 
-async def waiting(bus: Bus) -> tuple[int, int]:
+async def consumer_counts(bus: Bus) -> tuple[int, int]:
     """Return the numbers of undelivered and unacknowledged messages of the developer's consumer."""
     async with await bus.client("provisioner") as client:
         info = await client.jetstream().consumer_info(subjects.TASKS, "developer")
         return info.num_pending or 0, info.num_ack_pending or 0
 
 
-class Watched(Client):
+class CountingClient(Client):
     """A client that notes how much it asks for."""
 
     asked: list[int]
@@ -97,7 +97,7 @@ async def test_no_more_is_asked_for_than_there_is_room(lone: Bus) -> None:
         got = 0
         while got < 3:
             got += len(await pull.fetch(50, LONG_S))
-        assert (got, await waiting(lone)) == (3, (17, 3))
+        assert (got, await consumer_counts(lone)) == (3, (17, 3))
     assert developer.asked == [3]
 
 

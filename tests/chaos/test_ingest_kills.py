@@ -24,7 +24,7 @@ KILLS = (("memory.ingesting", 5), ("memory.received", 9), ("memory.committed", 1
 Kept = tuple[Counter[str], dict[str, list[str]]]
 
 
-def filled(folder: Path) -> dict[str, list[str]]:
+def fill_folder(folder: Path) -> dict[str, list[str]]:
     """The passages of each document of a folder by its source; some are written in several steps."""
     folder.mkdir()
     passages = {}
@@ -35,7 +35,7 @@ def filled(folder: Path) -> dict[str, list[str]]:
     return passages
 
 
-async def kept(stack: Stack, project: str) -> Kept:
+async def stored_documents(stack: Stack, project: str) -> Kept:
     """How often each document is there, and its passages in their order: each is searched at the version it has."""
     connection = await asyncpg.connect(stack.endpoints.engines["postgres"].dsn)
     try:
@@ -88,7 +88,7 @@ async def ingested(stack: Stack, project: str, docs: Path) -> tuple[int, dict[st
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_a_folder_that_memory_was_killed_over_is_there_once_and_whole(tmp_path: Path, project: str) -> None:
-    passages = filled(tmp_path / "docs")
+    passages = fill_folder(tmp_path / "docs")
     async with AsyncExitStack() as ends:
         stack = stack_of(tmp_path / "data", lambda stage, seconds: None, inspect=True)
         await stack.start()
@@ -98,12 +98,12 @@ async def test_a_folder_that_memory_was_killed_over_is_there_once_and_whole(tmp_
             order.write_text(str(passes))
             await cut_short(stack, project, passages, order)
             async with asyncio.timeout(120):
-                while set((now := await kept(stack, project))[0]) != set(now[1]):  # noqa: ASYNC110 - memory tidies up
+                while set((now := await stored_documents(stack, project))[0]) != set(now[1]):  # noqa: ASYNC110 - memory tidies up
                     await asyncio.sleep(0.1)
             assert now[1] == {source: passages[source] for source in now[0]}
         code, report = await ingested(stack, project, tmp_path / "docs")
         assert (code, len(report["documents"])) == (0, len(passages))
-        assert await kept(stack, project) == (Counter(passages.keys()), passages)
+        assert await stored_documents(stack, project) == (Counter(passages.keys()), passages)
         code, report = await ingested(stack, project, tmp_path / "docs")
         assert code == 0
         assert {one["status"] for one in report["documents"]} == {"unchanged"}

@@ -40,7 +40,7 @@ def text(n: int) -> str:
 
 
 @dataclass
-class Reading:
+class Readers:
     """What readers may be told: the rankings of each question that are right now. Whoever reads while memory is away
     may be told so; everything else is an error."""
 
@@ -143,12 +143,12 @@ async def test_a_change_of_the_model_survives_kills_and_no_read_fails(project: s
         headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
         try:
             async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=60) as http:
-                await _changed(stack, Reading(http, project), documents, kills)
+                await _changed(stack, Readers(http, project), documents, kills)
         finally:
             await stack.stop()
 
 
-async def _changed(stack: Stack, reading: Reading, documents: int, kills: int) -> None:
+async def _changed(stack: Stack, reading: Readers, documents: int, kills: int) -> None:
     http, project, choose = reading.http, reading.project, random.Random(kills)
 
     async def ingested(into: str, first: int, last: int) -> None:

@@ -50,16 +50,16 @@ def test_what_a_model_demands_is_named_when_it_is_not_there(store: str, field: s
 
 @pytest.mark.parametrize("version", [1, 99])
 async def test_a_body_that_does_not_fit_its_store_is_refused(house: House, project: str, version: int) -> None:
-    developer = house.handed(await house.delegated(project, "t-1"))
+    developer = house.delivery(await house.delegated(project, "t-1"))
     body = {**rest("attempts", "a-1", project, "t-1"), "constraints": "none"}
     del body["tried"]
     write = Write(store="attempts", id="a-1", body=body, schema_version=version)
-    refusal = await house.refused("developer", developer, "invalid", writes=(write,), whole=False)
+    refusal = await house.refusal("developer", developer, "invalid", writes=(write,), whole=False)
     assert {(problem.field, problem.problem) for problem in refusal.problems} == {
         ("writes.attempts/a-1.tried", "is required"),
         ("writes.attempts/a-1.constraints", "must be a list"),
     }
-    assert not (await house.found("developer", developer, Get(store="attempts", id="a-1"))).items
+    assert not (await house.answer("developer", developer, Get(store="attempts", id="a-1"))).items
 
 
 async def test_a_principal_that_cannot_be_read_is_none_and_harms_no_other(house: House, project: str) -> None:

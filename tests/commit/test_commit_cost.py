@@ -37,13 +37,13 @@ async def test_a_commit_reads_no_more_rows_in_a_large_project_than_in_a_small_on
             return found
 
         async def task(name: str) -> None:
-            manager = house.handed(await house.routed(PROJECT, name))
+            manager = house.delivery(await house.routed(PROJECT, name))
             write = Write(store="tasks", id=name, body=task_body(name))
-            made = await house.done(
+            made = await house.apply(
                 "manager", manager, writes=(write,), messages=(Outgoing(type=DELEGATED, data={"task_id": name}),)
             )
-            developer = house.handed(made.message_ids[0])
-            await house.done("developer", developer, messages=(Outgoing(type=WORKED, data={"task_id": name}),))
+            developer = house.delivery(made.message_ids[0])
+            await house.apply("developer", developer, messages=(Outgoing(type=WORKED, data={"task_id": name}),))
 
         for n in range(300):
             await task(f"t-{n}")
@@ -60,9 +60,9 @@ async def test_the_more_a_commit_writes_the_longer_it_may_take(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else what is very large could never be erased or taken back."""
-    manager = house.handed(await house.routed(project, "t-1"))
+    manager = house.delivery(await house.routed(project, "t-1"))
     monkeypatch.setattr(statement, "_STATEMENT_S", 0.0)
     monkeypatch.setattr(statement, "_WRITE_S", 0.1)
     plans = tuple(Write(store="plans", id=f"p-{n}", body={"text": "x"}) for n in range(200))
-    await house.done("manager", manager, writes=plans)
+    await house.apply("manager", manager, writes=plans)
     assert await house.body(project, "plans", "p-199") == {"text": "x"}

@@ -18,18 +18,18 @@ async def test_no_obstacle_is_an_error_in_the_log_of_the_server(house: House, pr
     log = await log_of(house)
     before = len(log.read_text())
     origin = house.standing(project)
-    await house.done("router", origin, last=False, step="one", writes=(submission("a"),))
+    await house.apply("router", origin, last=False, step="one", writes=(submission("a"),))
     house.restart()
     known = await house.commit("router", origin, last=False, step="one", writes=(submission("a"),))
     assert known.status == "replayed"
-    await house.done("router", origin, step="two", writes=(submission("b"),))
+    await house.apply("router", origin, step="two", writes=(submission("b"),))
     house.restart()
     assert (await house.commit("router", origin, step="three", writes=(submission("c"),))).status == "stale"
     for write in (submission("a"), submission("a", 7), submission("nowhere", 1)):
         conflict = await house.commit("router", house.standing(project), writes=(submission("new"), write))
         assert conflict.refusal is not None
         assert conflict.refusal.kind == "conflict"
-    await house.done(
+    await house.apply(
         "router", house.standing(project), writes=(Write(store="submissions", id="a", body=None, expect=1),)
     )
     assert (await house.commit("router", house.standing(project), writes=(submission("a", 1),))).status == "refused"
@@ -39,7 +39,7 @@ async def test_no_obstacle_is_an_error_in_the_log_of_the_server(house: House, pr
 
 async def test_one_at_fault_leaves_the_others_of_its_transaction_applied(house: House, project: str) -> None:
     """A group that meets an obstacle has no effect as a whole and is applied in halves."""
-    await house.done("router", house.standing(project), writes=(submission("taken"),))
+    await house.apply("router", house.standing(project), writes=(submission("taken"),))
     replies = await asyncio.gather(
         *(
             house.commit("router", house.standing(project), writes=(submission(name), submission(f"{name}-too")))

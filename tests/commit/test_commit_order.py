@@ -40,23 +40,23 @@ async def set_states(house: House, project: str, state: str) -> None:
 class TestTaskOrder:
     async def handed_at(self, house: House, project: str, version: int) -> Origin:
         """The developer's message, sent when the task's record came to `version`."""
-        routed = house.handed(await house.routed(project, "t-1"))
+        routed = house.delivery(await house.routed(project, "t-1"))
         message = Outgoing(type=DELEGATED, data={"task_id": "t-1"})
         for n in range(version):
             last = n == version - 1
-            origin = routed if n == 0 else house.handed(await house.reported(project, "t-1"))
+            origin = routed if n == 0 else house.delivery(await house.reported(project, "t-1"))
             write = Write(store="tasks", id="t-1", body=task_body("t-1", n=n), expect=n)
-            done = await house.done("manager", origin, writes=(write,), messages=(message,) if last else ())
+            done = await house.apply("manager", origin, writes=(write,), messages=(message,) if last else ())
         sent = done.message_ids[0]
         assert house.sent[sent].task_version == version
-        return house.handed(sent)
+        return house.delivery(sent)
 
     async def test_a_message_of_an_older_version_of_its_task_is_stale_and_has_no_effect(
         self, house: House, project: str
     ) -> None:
         developer = await self.handed_at(house, project, 1)
         moved = Write(store="tasks", id="t-1", body=task_body("t-1", n=2), expect=1)
-        await house.done("manager", house.handed(await house.reported(project, "t-1")), writes=(moved,))
+        await house.apply("manager", house.delivery(await house.reported(project, "t-1")), writes=(moved,))
         worked = Outgoing(type=WORKED, data={"task_id": "t-1"})
         for restarted in (False, True):
             if restarted:
@@ -78,7 +78,7 @@ class TestTaskOrder:
             await connection.execute(back, project, 2)
         assert reply.refusal is not None
         assert reply.refusal.kind == "transient"
-        await house.done("developer", developer, messages=(Outgoing(type=WORKED, data={"task_id": "t-1"}),))
+        await house.apply("developer", developer, messages=(Outgoing(type=WORKED, data={"task_id": "t-1"}),))
 
     @pytest.mark.parametrize("state", STATES)
     async def test_an_ended_task_takes_nothing_but_what_logs_a_late_event(
@@ -87,31 +87,31 @@ class TestTaskOrder:
         unversioned = Outgoing(
             type=DUE, data={}, task_id="t-1", due_at=datetime.now(UTC) + timedelta(days=1), timer="t"
         )
-        manager = house.handed(await house.routed(project, "t-1"))
+        manager = house.delivery(await house.routed(project, "t-1"))
         ended = Write(store="tasks", id="t-1", body=task_body("t-1", state))
-        await house.done("manager", manager, writes=(ended,), messages=(unversioned,))
-        origin = house.handed(await house.reported(project, "t-1"))
+        await house.apply("manager", manager, writes=(ended,), messages=(unversioned,))
+        origin = house.delivery(await house.reported(project, "t-1"))
         plan = Write(store="plans", id="t-1", body={"task_id": "t-1"})
         proposed = Outgoing(type="counterpoint.task.proposed.v1", data={"task_id": "t-1"})
-        await house.refused("manager", origin, "ended", writes=(plan,))
-        await house.refused("manager", origin, "ended", messages=(proposed,))
+        await house.refusal("manager", origin, "ended", writes=(plan,))
+        await house.refusal("manager", origin, "ended", messages=(proposed,))
         late = decision("manager", task_id="t-1")
         replaced = Write(store="tasks", id="t-1", body=task_body("t-1", state, outcome="reported"), expect=1)
-        await house.done("manager", origin, writes=(replaced,), messages=(late,))
+        await house.apply("manager", origin, writes=(replaced,), messages=(late,))
 
     async def test_who_worked_on_an_ended_task_only_leaves_a_trace(self, house: House, project: str) -> None:
-        developer = house.handed(await house.delegated(project, "t-1"))
-        assert (await house.found("developer", developer, Get(store="tasks", id="t-1"))).items
+        developer = house.delivery(await house.delegated(project, "t-1"))
+        assert (await house.answer("developer", developer, Get(store="tasks", id="t-1"))).items
         cancelled = Write(store="tasks", id="t-1", body=task_body("t-1", "cancelled"), expect=1)
-        manager = house.handed(await house.reported(project, "t-1"))
-        await house.done("manager", manager, writes=(cancelled,))
-        assert (await house.found("manager", manager, Get(store="tasks", id="t-1"))).items
+        manager = house.delivery(await house.reported(project, "t-1"))
+        await house.apply("manager", manager, writes=(cancelled,))
+        assert (await house.answer("manager", manager, Get(store="tasks", id="t-1"))).items
         for query in (
             Get(store="tasks", id="t-1"),
             List(store="attempts"),
             HybridSearch(store="chunks", text="disk full"),
         ):
-            await house.refused("developer", developer, "ended", query)
+            await house.refusal("developer", developer, "ended", query)
         attempt = Write(store="attempts", id="a-1", body={"task_id": "t-1", "tried": "curl"})
         stale = await house.commit("developer", developer, reads=1, step="a", last=False, writes=(attempt,))
         assert stale.status == "stale"
@@ -126,31 +126,31 @@ class TestTaskOrder:
     ) -> None:
         clock = itertools.count(step=ENDED_WITHIN_S)
         monkeypatch.setattr(house.causes, "_ended", TTLCache(100, ENDED_WITHIN_S, timer=lambda: next(clock)))
-        developer = house.handed(await house.delegated(project, "t-1"))
-        assert (await house.found("developer", developer, Get(store="tasks", id="t-1"))).items
+        developer = house.delivery(await house.delegated(project, "t-1"))
+        assert (await house.answer("developer", developer, Get(store="tasks", id="t-1"))).items
         await set_states(house, project, "failed")
-        await house.refused("developer", developer, "ended", Get(store="tasks", id="t-1"))
+        await house.refusal("developer", developer, "ended", Get(store="tasks", id="t-1"))
 
     async def test_an_end_that_a_commit_wrote_is_known_without_reading_it(self, house: House, project: str) -> None:
-        developer = house.handed(await house.delegated(project, "t-1"))
-        manager = house.handed(await house.reported(project, "t-1"))
+        developer = house.delivery(await house.delegated(project, "t-1"))
+        manager = house.delivery(await house.reported(project, "t-1"))
         ended = Write(store="tasks", id="t-1", body=task_body("t-1", "failed"), expect=1)
-        await house.done("manager", manager, writes=(ended,))
+        await house.apply("manager", manager, writes=(ended,))
         await set_states(house, project, "working")
-        await house.refused("developer", developer, "ended", Get(store="tasks", id="t-1"))
+        await house.refusal("developer", developer, "ended", Get(store="tasks", id="t-1"))
 
     async def test_a_dead_letter_of_an_ended_task_is_kept(self, house: House, project: str) -> None:
-        manager = house.handed(await house.routed(project, "t-1"))
+        manager = house.delivery(await house.routed(project, "t-1"))
         ended = Write(store="tasks", id="t-1", body=task_body("t-1", "failed"))
-        await house.done("manager", manager, writes=(ended,))
-        origin = house.handed(await house.reported(project, "t-1"))
+        await house.apply("manager", manager, writes=(ended,))
+        origin = house.delivery(await house.reported(project, "t-1"))
         letter = DeadLetter(code="malformed", subject=f"tasks.{project}.outcome_reported", body="{}")
-        await house.done("manager", origin, step="dead", dead_letter=letter)
+        await house.apply("manager", origin, step="dead", dead_letter=letter)
         assert "dead_letters" in {row["store"] for row in await rows(house, "records", project)}
 
     async def test_a_batch_is_like_its_commits_one_after_the_other(self, house: House, project: str) -> None:
         developer = await self.handed_at(house, project, 1)
-        again = house.handed(await house.reported(project, "t-1"))
+        again = house.delivery(await house.reported(project, "t-1"))
         moved = Write(store="tasks", id="t-1", body=task_body("t-1", "working"), expect=1)
         worked = Outgoing(type=WORKED, data={"task_id": "t-1"})
         first, second = await house.together(
@@ -168,21 +168,21 @@ class TestTimers:
     async def test_a_timer_waits_for_its_time_and_carries_the_version_at_which_it_was_set(
         self, house: House, project: str
     ) -> None:
-        manager = house.handed(await house.routed(project, "t-1"))
+        manager = house.delivery(await house.routed(project, "t-1"))
         write = Write(store="tasks", id="t-1", body=task_body("t-1"))
         timers = (self.due("soon", -1), self.due("later", 3600))
-        done = await house.done("manager", manager, writes=(write,), messages=timers)
+        done = await house.apply("manager", manager, writes=(write,), messages=timers)
         assert [house.sent[sent].task_version for sent in done.message_ids[:2]] == [1, 1]
         async with house.superuser() as connection:
             due = "SELECT message_id::text FROM take_due('1 hour', 1000) WHERE project = $1"
             assert [row["message_id"] for row in await connection.fetch(due, project)] == [done.message_ids[0]]
 
     async def test_a_cancelled_timer_never_comes(self, house: House, project: str) -> None:
-        manager = house.handed(await house.routed(project, "t-1"))
+        manager = house.delivery(await house.routed(project, "t-1"))
         timers = (self.due("one", 3600), self.due("two", 3600))
-        kept = (await house.done("manager", manager, messages=timers)).message_ids
-        cancelling = house.handed(await house.reported(project, "t-1"))
-        await house.done("manager", cancelling, cancel_timers=("one", "unknown"), messages=())
+        kept = (await house.apply("manager", manager, messages=timers)).message_ids
+        cancelling = house.delivery(await house.reported(project, "t-1"))
+        await house.apply("manager", cancelling, cancel_timers=("one", "unknown"), messages=())
         waiting = {str(row["message_id"]) for row in await rows(house, "pending", project) if row["timer"]}
         assert waiting == {kept[1]}
         outcomes = {row["message_id"]: row["outcome"] for row in await rows(house, "inbox", project)}
@@ -190,14 +190,14 @@ class TestTimers:
 
     async def test_a_timer_of_the_same_name_in_another_project_stays(self, house: House, project: str) -> None:
         other = f"{project}-b"
-        manager = house.handed(await house.routed(other, "t-1"))
-        await house.done("manager", manager, messages=(self.due("one", 3600),))
-        await house.done("manager", house.handed(await house.routed(project, "t-1")), cancel_timers=("one",))
+        manager = house.delivery(await house.routed(other, "t-1"))
+        await house.apply("manager", manager, messages=(self.due("one", 3600),))
+        await house.apply("manager", house.delivery(await house.routed(project, "t-1")), cancel_timers=("one",))
         assert [row["timer"] for row in await rows(house, "pending", other) if row["timer"]] == [True]
 
     async def test_a_timer_cancelled_on_its_way_is_stale(self, house: House, project: str) -> None:
-        manager = house.handed(await house.routed(project, "t-1"))
-        timer = (await house.done("manager", manager, messages=(self.due("one", 3600),))).message_ids[0]
-        await house.done("manager", house.handed(await house.reported(project, "t-1")), cancel_timers=("one",))
+        manager = house.delivery(await house.routed(project, "t-1"))
+        timer = (await house.apply("manager", manager, messages=(self.due("one", 3600),))).message_ids[0]
+        await house.apply("manager", house.delivery(await house.reported(project, "t-1")), cancel_timers=("one",))
         plan = Write(store="plans", id="t-1", body={"task_id": "t-1"})
-        assert (await house.commit("manager", house.handed(timer), writes=(plan,))).status in ("stale", "replayed")
+        assert (await house.commit("manager", house.delivery(timer), writes=(plan,))).status in ("stale", "replayed")

@@ -27,10 +27,10 @@ class TestOnce:
     async def test_the_same_step_twice_is_applied_once_and_answered_with_what_was_stored(
         self, house: House, project: str
     ) -> None:
-        manager = house.handed(await house.routed(project, "t-1"))
+        manager = house.delivery(await house.routed(project, "t-1"))
         write = Write(store="tasks", id="t-1", body=task_body("t-1"))
         delegated = Outgoing(type=DELEGATED, data={"task_id": "t-1"})
-        first = await house.done("manager", manager, writes=(write,), messages=(delegated,))
+        first = await house.apply("manager", manager, writes=(write,), messages=(delegated,))
         for restarted in (False, True):
             if restarted:
                 house.restart()
@@ -44,7 +44,7 @@ class TestOnce:
         sent = Outgoing(type="counterpoint.task.submitted.v1", data={"task_id": "t-1"})
         given: dict[str, Any] = {"writes": (submission("s", n=1), submission("t")), "messages": (sent,)}
         origin = house.standing(project)
-        first = await house.done("router", origin, **given)
+        first = await house.apply("router", origin, **given)
         assert len(first.versions) == 2
         assert first.message_ids
         (stored,) = await rows(house, "inbox", project)
@@ -70,24 +70,24 @@ class TestOnce:
     async def test_finished_steps_are_replayed_and_the_next_is_applied(self, house: House, project: str) -> None:
         origin = house.standing(project)
         for step in ("one", "two"):
-            await house.done("router", origin, step=step, last=False, writes=(submission(step),))
+            await house.apply("router", origin, step=step, last=False, writes=(submission(step),))
         redelivered = origin.model_copy(update={"fence": 2})
         for step in ("one", "two"):
             reply = await house.commit("router", redelivered, step=step, last=False, writes=(submission(step),))
             assert reply.status == "replayed"
-        await house.done("router", redelivered, step="three", writes=(submission("three"),))
+        await house.apply("router", redelivered, step="three", writes=(submission("three"),))
 
     async def test_after_the_last_step_another_one_is_stale(self, house: House, project: str) -> None:
         origin = house.standing(project)
-        await house.done("router", origin, writes=(submission("s"),))
+        await house.apply("router", origin, writes=(submission("s"),))
         assert (await house.commit("router", origin, step="later", writes=(submission("x"),))).status == "stale"
 
     async def test_versions_are_answered(self, house: House, project: str) -> None:
         writes = (submission("a"), submission("b"))
-        reply = await house.done("router", house.standing(project), writes=writes)
+        reply = await house.apply("router", house.standing(project), writes=writes)
         assert reply.versions == {"submissions/a": 1, "submissions/b": 1}
         writes = (submission("a", 1), Write(store="submissions", id="b", body=None, expect=1), submission("c"))
-        reply = await house.done("router", house.standing(project), writes=writes)
+        reply = await house.apply("router", house.standing(project), writes=writes)
         assert reply.versions == {"submissions/a": 2, "submissions/b": 2, "submissions/c": 1}
         assert await house.body(project, "submissions", "b") is None
 
@@ -104,7 +104,7 @@ class TestAnnouncements:
         self, house: House, project: str
     ) -> None:
         logged, live = self.changed(house)
-        reply = await house.done("router", house.standing(project), writes=(submission("s", n=1),))
+        reply = await house.apply("router", house.standing(project), writes=(submission("s", n=1),))
         assert reply.message_ids == ()
         assert await rows(house, "messages", project) == []
         (leaf,) = await leaves(house, project)
@@ -118,7 +118,7 @@ class TestAnnouncements:
 
     async def test_a_decision_is_in_the_log_and_waits_for_no_stream(self, house: House, project: str) -> None:
         routed = Outgoing(type=ROUTED, data={"task_id": "t-1"}, task_id="t-1")
-        await house.done("router", house.standing(project), messages=(decision("router"), routed))
+        await house.apply("router", house.standing(project), messages=(decision("router"), routed))
         assert [row["type"] for row in await rows(house, "messages", project)] == [DecisionMade.TYPE, ROUTED]
         async with house.superuser() as connection:
             waiting = "SELECT m.type FROM pending p JOIN messages m ON m.id = p.message_id WHERE m.project = $1"
@@ -127,18 +127,18 @@ class TestAnnouncements:
     async def test_a_link_is_announced_to_lineage(self, house: House, project: str) -> None:
         logged, live = self.changed(house)
         link = Write(store="links", id="l-1", body={})
-        await house.done("router", house.standing(project), writes=(link, submission("s")))
+        await house.apply("router", house.standing(project), writes=(link, submission("s")))
         assert self.changed(house) == ([*logged, ("lineage",)], live)
 
     async def test_a_task_is_announced_to_lineage_when_it_ends(self, house: House, project: str) -> None:
-        manager = house.handed(await house.routed(project, "t-1"))
+        manager = house.delivery(await house.routed(project, "t-1"))
         logged, live = self.changed(house)
-        await house.done("manager", manager, writes=(Write(store="tasks", id="t-1", body=task_body("t-1")),))
+        await house.apply("manager", manager, writes=(Write(store="tasks", id="t-1", body=task_body("t-1")),))
         assert (self.changed(house)[0], len(self.changed(house)[1])) == (logged, len(live) + 1)
-        later = house.handed(await house.reported(project, "t-1"))
+        later = house.delivery(await house.reported(project, "t-1"))
         live = self.changed(house)[1]
         ended = Write(store="tasks", id="t-1", body=task_body("t-1", "completed"), expect=1)
-        await house.done("manager", later, writes=(ended,))
+        await house.apply("manager", later, writes=(ended,))
         assert self.changed(house) == ([*logged, ("lineage",)], live)
 
 
@@ -147,7 +147,7 @@ class TestConflicts:
     async def test_a_write_that_expects_another_version_is_a_conflict_and_the_whole_commit_has_no_effect(
         self, house: House, project: str, expect: int
     ) -> None:
-        await house.done("router", house.standing(project), writes=(submission("s", n=1),))
+        await house.apply("router", house.standing(project), writes=(submission("s", n=1),))
         writes = (submission("a"), submission("s", expect, n=2), submission("z"))
         sent = Outgoing(type="counterpoint.task.submitted.v1", data={"task_id": "t-1"})
         reply = await house.commit("router", house.standing(project), writes=writes, messages=(sent,))
@@ -172,7 +172,7 @@ class TestConflicts:
         assert await rows(house, "messages", project) == []
 
     async def test_in_a_batch_with_one_at_fault_only_that_one_is_refused(self, house: House, project: str) -> None:
-        await house.done("router", house.standing(project), writes=(submission("s"),))
+        await house.apply("router", house.standing(project), writes=(submission("s"),))
         other = f"{project}-b"
         commits = [house.commit("router", house.standing(project), writes=(submission(f"n-{n}"),)) for n in range(20)]
         commits += [house.commit("router", house.standing(other), writes=(submission(f"n-{n}"),)) for n in range(5)]
@@ -222,8 +222,8 @@ class TestConflicts:
     ) -> None:
         writes = [Write(store="tasks", id="t-1", body=task_body("t-1", "completed", **odd))]
         writes += [Write(store="decisions", id="d-1", body={"task_id": "t-1", "confidence": "high"})]
-        await house.commit("manager", house.handed(await house.routed(project, "t-1")), writes=tuple(writes))
-        await house.done("router", house.standing(project), writes=(submission("s"),))
+        await house.commit("manager", house.delivery(await house.routed(project, "t-1")), writes=tuple(writes))
+        await house.apply("router", house.standing(project), writes=(submission("s"),))
 
     async def test_an_infinite_number_is_refused_for_good(self, house: House, project: str) -> None:
         origin = house.standing(project).model_dump_json(exclude_none=True)
@@ -235,13 +235,13 @@ class TestConflicts:
     async def test_a_deleted_record_keeps_its_place_and_is_made_anew_at_its_version(
         self, house: House, project: str
     ) -> None:
-        await house.done("router", house.standing(project), writes=(submission("s", n=1),))
+        await house.apply("router", house.standing(project), writes=(submission("s", n=1),))
         gone = Write(store="submissions", id="s", body=None, expect=1)
-        await house.done("router", house.standing(project), writes=(gone,))
+        await house.apply("router", house.standing(project), writes=(gone,))
         # Who sees none makes it anew, as a version after the deletion; who saw it before does not.
         stale = await house.commit("router", house.standing(project), writes=(submission("s", 1, n=2),))
         assert stale.status == "refused"
-        reply = await house.done("router", house.standing(project), writes=(submission("s", n=3),))
+        reply = await house.apply("router", house.standing(project), writes=(submission("s", n=3),))
         assert reply.versions == {"submissions/s": 3}
         again = await house.commit("router", house.standing(project), writes=(submission("s", n=4),))
         assert again.status == "refused"
@@ -264,7 +264,7 @@ async def test_writers_lose_no_update_however_they_interleave(
     for turn in schedule:
         for writer, record in turn:
             if (writer, record) not in seen:
-                items = (await house.found("router", router, Get(store="submissions", id=prefix + record))).items
+                items = (await house.answer("router", router, Get(store="submissions", id=prefix + record))).items
                 seen[writer, record] = (items[0].version, items[0].body["n"]) if items else (0, 0)
         commits = [
             house.commit(
@@ -302,7 +302,7 @@ async def test_after_all_of_this_nothing_is_missing_and_the_audit_log_verifies(h
 async def test_a_commit_without_effect_finishes_its_message(house: House, project: str) -> None:
     """A consumer that has nothing to do says so: its message is not published again when the stream has dropped it."""
     origin = house.standing(project)
-    await house.done("router", origin)
+    await house.apply("router", origin)
     assert (await house.commit("router", origin)).status == "replayed"
     async with house.superuser() as database:
         finished = await database.fetchval(

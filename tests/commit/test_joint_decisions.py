@@ -42,8 +42,8 @@ def pair(project: str, task: str = "t-1", **changes: Any) -> tuple[Write, Outgoi
 async def decided(house: House, project: str) -> tuple[Write, Outgoing]:
     """A commit with an action and its decision, in one row."""
     action, made = pair(project)
-    origin = house.handed(await house.delegated(project, "t-1"))
-    await house.done("developer", origin, step="decide", last=False, writes=(action,), messages=(made,))
+    origin = house.delivery(await house.delegated(project, "t-1"))
+    await house.apply("developer", origin, step="decide", last=False, writes=(action,), messages=(made,))
     assert await counts(house, project) == (0, 1)
     return action, made
 
@@ -54,7 +54,7 @@ async def counts(house: House, project: str) -> tuple[int, int]:
 
 
 async def read(house: House, project: str, query: Any) -> list[tuple[str, int, Any]]:
-    found = await house.found("router", house.standing(project), query)
+    found = await house.answer("router", house.standing(project), query)
     return [(each.id, each.version, each.body) for each in found.items]
 
 
@@ -148,7 +148,7 @@ async def test_an_erased_task_leaves_nothing_of_a_joint_decision(house: House, p
     _, made = await decided(house, project)
     body = {"scope": "task", "what": "t-1", "reason": "asked for"}
     origin = house.standing(project, principal=PERSON)
-    await house.done("router", origin, writes=(Write(store="erasures", id=new_id(), body=body),))
+    await house.apply("router", origin, writes=(Write(store="erasures", id=new_id(), body=body),))
     async with house.superuser() as connection:
         for table in ("records", "history", "messages", "audit"):
             like = f"SELECT count(*) FROM {table} t WHERE project = $1 AND t::text LIKE '%the runbook says so%'"
@@ -159,24 +159,24 @@ async def test_an_erased_task_leaves_nothing_of_a_joint_decision(house: House, p
 
 async def test_an_id_that_exists_is_a_conflict_in_either_form(house: House, project: str) -> None:
     _, made = await decided(house, project)
-    origin = house.handed(await house.delegated(project, "t-2"))
+    origin = house.delivery(await house.delegated(project, "t-2"))
     again = pair(project, "t-2", decision_id=made.data["decision_id"])
     for step, commit in (
         ("joint", {"writes": (again[0],), "messages": (again[1],)}),
         ("alone", {"messages": (again[1],)}),
     ):
         with pytest.raises(AssertionError, match="conflict"):
-            await house.done("developer", origin, step=step, last=False, **commit)
+            await house.apply("developer", origin, step=step, last=False, **commit)
     assert await house.body(project, "decisions", made.data["decision_id"]) == made.data
     alone = pair(project, "t-2")
-    await house.done("developer", origin, step="own row", last=False, messages=(alone[1],))
+    await house.apply("developer", origin, step="own row", last=False, messages=(alone[1],))
     with pytest.raises(AssertionError, match="conflict"):
-        await house.done("developer", origin, step="second", last=False, writes=(alone[0],), messages=(alone[1],))
+        await house.apply("developer", origin, step="second", last=False, writes=(alone[0],), messages=(alone[1],))
 
 
 async def test_one_batch_does_not_create_a_decision_in_both_forms(house: House, project: str) -> None:
     """Tasks of a project share batches; a statement does not see the rows that it inserts."""
-    origins = [house.handed(await house.delegated(project, task)) for task in ("t-1", "t-2")]
+    origins = [house.delivery(await house.delegated(project, task)) for task in ("t-1", "t-2")]
     action, made = pair(project)
     _, again = pair(project, "t-2", decision_id=made.data["decision_id"])
     replies = await house.together(
@@ -194,7 +194,7 @@ async def logged(house: House, project: str, limit: int, task: str | None = None
     """The log in pages: position, subject and body of each message."""
     found, after = list[tuple[int, str, Any]](), 0
     while True:
-        page = await house.found(
+        page = await house.answer(
             "router",
             house.standing(project),
             LogAfter(after=after, kinds=("tasks", "decisions"), limit=limit, task_id=task),
@@ -210,12 +210,12 @@ async def test_messages_of_decisions_are_in_the_row_of_another_and_in_the_log_as
 ) -> None:
     sent = dict[str, list[Any]]()
     for task in ("t-1", "t-2", "t-3"):
-        origin = house.handed(await house.delegated(project, task))
+        origin = house.delivery(await house.delegated(project, task))
         pairs = [pair(project, task), pair(project, task, agent="judge"), pair(project, task)]
         worked = Outgoing(type=WORKED, data={"task_id": task, "text": "done"})
         messages = (pairs[0][1], pairs[1][1], worked) if task == "t-1" else (*(made for _, made in pairs), worked)
         writes = tuple(action for action, made in pairs if made in messages)
-        await house.done("developer", origin, writes=writes, messages=messages)
+        await house.apply("developer", origin, writes=writes, messages=messages)
         sent[task] = [each.data for each in messages]
     whole = await logged(house, project, 100)
     assert [seq for seq, *_ in whole] == sorted({seq for seq, *_ in whole})

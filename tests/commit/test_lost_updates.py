@@ -28,7 +28,7 @@ class Agent:
         """Read, add one, write the version that was read; from the start as often as another was faster."""
         while True:
             origin = self._house.standing(self._project)
-            found = await self._house.found("router", origin, Get(store="submissions", id=counter))
+            found = await self._house.answer("router", origin, Get(store="submissions", id=counter))
             (item,) = found.items or (None,)
             body: dict[str, Any] = dict(item.body) if item else {}
             body = {**body, "count": body.get("count", 0) + 1, self.name: body.get(self.name, 0) + 1}
@@ -68,7 +68,7 @@ async def test_sixteen_agents_lose_no_update(house: House, project: str, updates
 async def test_of_a_hundred_concurrent_updates_of_one_version_one_is_made(house: House, project: str) -> None:
     """Elsewhere 54 to 66 of 100 were lost, and each was told that it was made (row B7)."""
     made = Write(store="submissions", id="s", body={"by": "first"})
-    await house.done("router", house.standing(project), writes=(made,))
+    await house.apply("router", house.standing(project), writes=(made,))
     writes = [(Write(store="submissions", id="s", body={"by": n}, expect=1),) for n in range(100)]
     replies = await asyncio.gather(*(house.commit("router", house.standing(project), writes=each) for each in writes))
     done = [n for n, reply in enumerate(replies) if reply.status == "done"]

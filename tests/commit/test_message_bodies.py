@@ -56,7 +56,7 @@ def test_a_body_without_its_records_is_lost_and_no_error() -> None:
 
 async def logged(house: House, project: str) -> dict[str, Any]:
     """The bodies of the log, by type."""
-    found = await house.found("router", house.standing(project), LogAfter(after=0, kinds=("tasks", "decisions")))
+    found = await house.answer("router", house.standing(project), LogAfter(after=0, kinds=("tasks", "decisions")))
     return {each.body["type"]: json.loads(each.body["data"]) for each in found.items}
 
 
@@ -65,9 +65,9 @@ async def test_the_log_and_the_relay_have_whole_bodies_though_a_record_was_super
 ) -> None:
     made = decision(reasoning=LONG)
     worked = Outgoing(type=WORKED, data={"task_id": "t-1", "text": LONG, "outcome": "answered"})
-    developer = house.handed(await house.delegated(project, "t-1"))
+    developer = house.delivery(await house.delegated(project, "t-1"))
     attempt = Write(store="attempts", id="a-1", body={"task_id": "t-1", "summary": LONG})
-    await house.done("developer", developer, writes=(attempt,), messages=(made, worked))
+    await house.apply("developer", developer, writes=(attempt,), messages=(made, worked))
     assert (await logged(house, project))[WORKED] == worked.data
     await wish(house, project, "quarantine", store="attempts", id="a-1")
     await wish(house, project, "quarantine", store="decisions", id=made.data["decision_id"])

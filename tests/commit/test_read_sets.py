@@ -18,7 +18,7 @@ def refs(count: int, name: str = "r") -> list[Ref]:
     return [Ref(store="chunks", id=f"{name}{number}", version=1) for number in range(count)]
 
 
-def seen(count: int, name: str = "r") -> list[ReadAnswer]:
+def answers(count: int, name: str = "r") -> list[ReadAnswer]:
     return [ReadAnswer(b"", Outline("record", "list"), [ReadItem(ref, 0, 2) for ref in refs(count, name)])]
 
 
@@ -29,29 +29,29 @@ def key(message: str) -> tuple[str, str, int, int]:
 def test_large_read_sets_push_out_the_oldest_and_small_ones_do_not() -> None:
     reads = ReadSets(100)
     for number in range(20):
-        reads.note(key(f"small-{number}"), seen(3))
+        reads.note(key(f"small-{number}"), answers(3))
     assert all(reads.of(key(f"small-{number}"), 1).scores for number in range(20))
-    reads.note(key("large"), seen(90))
+    reads.note(key("large"), answers(90))
     with pytest.raises(ReadSetLost):
         reads.of(key("small-0"), 1)
     assert len(reads.of(key("large"), 1).scores) == 90
-    reads.note(key("larger"), seen(500))
+    reads.note(key("larger"), answers(500))
     assert len(reads.of(key("larger"), 1).scores) == 500
 
 
 def test_every_answer_counts_its_items_and_what_is_over_counts_no_more() -> None:
     reads = ReadSets(300)
     for _ in range(50):
-        reads.note(key("a"), seen(4))
+        reads.note(key("a"), answers(4))
     assert len(reads.of(key("a"), 50).scores) == 4
     reads.finish("developer", "a")
     reads.finish("developer", "a")
-    reads.note(key("b"), seen(290, "s"))
+    reads.note(key("b"), answers(290, "s"))
     assert len(reads.of(key("b"), 1).scores) == 290
     with pytest.raises(ReadSetLost):
         reads.of(key("a"), 50)
     for _ in range(50):
-        reads.note(key("c"), seen(4))
+        reads.note(key("c"), answers(4))
     with pytest.raises(ReadSetLost):
         reads.of(key("b"), 1)
 

@@ -23,7 +23,7 @@ class Bus:
         return StreamInfo(self.created, None, 0, self.created)
 
 
-class Relayed:
+class IdleRelay:
     """A relay that has nothing under way."""
 
     cleared = True
@@ -34,7 +34,7 @@ class Relayed:
 
 
 def reconciler(house: House, bus: Any) -> Reconciler:
-    relayed: Any = Relayed()
+    relayed: Any = IdleRelay()
     return Reconciler(house.database, bus, relayed, RETENTION)
 
 
@@ -53,7 +53,7 @@ async def arrived(house: House, project: str, sent_ago: timedelta, due_ago: time
         )
 
 
-async def pending(house: House, project: str) -> set[str]:
+async def pending_types(house: House, project: str) -> set[str]:
     """The types of what is to be sent again."""
     async with house.superuser() as connection:
         found = await connection.fetch(
@@ -64,11 +64,11 @@ async def pending(house: House, project: str) -> set[str]:
 
 async def timed(house: House, project: str) -> str:
     """A task with a timer of the manager's; the timer's id."""
-    manager = house.handed(await house.routed(project, "t-1"))
+    manager = house.delivery(await house.routed(project, "t-1"))
     at = datetime.now(UTC) + timedelta(days=30)
     timer = Outgoing(type=DUE, data={"task_id": "t-1"}, task_id="t-1", due_at=at, timer="one")
     write = Write(store="tasks", id="t-1", body=task_body("t-1"))
-    return (await house.done("manager", manager, writes=(write,), messages=(timer,))).message_ids[0]
+    return (await house.apply("manager", manager, writes=(write,), messages=(timer,))).message_ids[0]
 
 
 async def test_what_was_sent_before_the_streams_were_made_is_looked_at_once_and_again_in_their_next_life(
@@ -79,15 +79,15 @@ async def test_what_was_sent_before_the_streams_were_made_is_looked_at_once_and_
     await house.routed(project, "t-1")
     await arrived(house, project, 2 * HOUR)
     await rounds.reconcile()
-    assert await pending(house, project) == {"counterpoint.task.routed.v1"}
+    assert await pending_types(house, project) == {"counterpoint.task.routed.v1"}
     await arrived(house, project, 2 * HOUR)
     async with house.superuser() as connection:
         await connection.execute("DELETE FROM restored")
     await rounds.reconcile()
-    assert not await pending(house, project)
+    assert not await pending_types(house, project)
     bus.created = datetime.now(UTC) - HOUR / 2
     await rounds.reconcile()
-    assert await pending(house, project) == {"counterpoint.task.routed.v1"}
+    assert await pending_types(house, project) == {"counterpoint.task.routed.v1"}
 
 
 async def test_while_the_streams_are_new_every_round_looks(house: House, project: str) -> None:
@@ -96,19 +96,19 @@ async def test_while_the_streams_are_new_every_round_looks(house: House, project
     await house.routed(project, "t-1")
     await arrived(house, project, 2 * HOUR)
     await rounds.reconcile()
-    assert await pending(house, project) == {"counterpoint.task.routed.v1"}
+    assert await pending_types(house, project) == {"counterpoint.task.routed.v1"}
 
 
 async def test_a_timer_counts_from_when_it_was_due_however_long_ago_it_was_set(house: House, project: str) -> None:
     await timed(house, project)
     await arrived(house, project, timedelta(days=30), 2 * HOUR)
     await reconciler(house, Bus(datetime.now(UTC) - HOUR)).reconcile()
-    assert await pending(house, project) == {DUE}
+    assert await pending_types(house, project) == {DUE}
 
 
 async def test_what_was_cancelled_is_remembered_as_long_as_its_timer(house: House, project: str) -> None:
     timer = await timed(house, project)
-    await house.done("manager", house.handed(await house.reported(project, "t-1")), cancel_timers=("one",))
+    await house.apply("manager", house.delivery(await house.reported(project, "t-1")), cancel_timers=("one",))
     async with house.superuser() as connection:
         await connection.execute("UPDATE inbox SET at = now() - interval '8 days' WHERE project = $1", project)
     rounds = reconciler(house, Bus(datetime.now(UTC) - HOUR))
@@ -118,4 +118,4 @@ async def test_what_was_cancelled_is_remembered_as_long_as_its_timer(house: Hous
     assert [(row["message_id"], row["outcome"]) for row in left] == [(timer, "cancelled")]
     await arrived(house, project, timedelta(days=30), 2 * HOUR)
     await rounds.reconcile()
-    assert not await pending(house, project)
+    assert not await pending_types(house, project)

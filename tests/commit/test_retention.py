@@ -12,7 +12,7 @@ from counterpoint.proto.memory import LogAfter
 from counterpoint.proto.messages import PART_BYTES
 
 
-async def forgotten(house: House, project: str, upto: int) -> None:
+async def expire(house: House, project: str, upto: int) -> None:
     """The project's messages up to this place grow old, and are forgotten."""
     async with house.superuser() as connection:
         await connection.execute(
@@ -21,10 +21,10 @@ async def forgotten(house: House, project: str, upto: int) -> None:
     await delete_expired(house.database, timedelta(days=7))
 
 
-async def looked(house: House, project: str, after: int, limit: int = 200) -> tuple[bool, list[int], int | None]:
+async def log_page(house: House, project: str, after: int, limit: int = 200) -> tuple[bool, list[int], int | None]:
     """Whether there is a gap behind this place, what comes after it, and where to go on."""
     query = LogAfter(after=after, kinds=("tasks",), limit=limit)
-    found = await house.found("router", house.standing(project), query)
+    found = await house.answer("router", house.standing(project), query)
     return found.gap, [item.seq for item in found.items], found.next_cursor
 
 
@@ -39,39 +39,39 @@ async def test_a_reader_before_what_was_forgotten_has_a_gap_and_one_behind_it_ha
     # A record beside a message takes a place in the project too.
     await house.delegated(project, "t-0")
     first, second, third = await routed(house, project, "t-1", "t-2", "t-3")
-    assert (await looked(house, project, 0))[0] is False
-    await forgotten(house, project, second)
+    assert (await log_page(house, project, 0))[0] is False
+    await expire(house, project, second)
     for after, gap in ((0, True), (first, True), (second, False), (third, False)):
-        assert (await looked(house, project, after))[0] is gap, after
-    await forgotten(house, project, third)
-    assert await looked(house, project, second) == (True, [], third)
-    assert await looked(house, project, third) == (False, [], third)
+        assert (await log_page(house, project, after))[0] is gap, after
+    await expire(house, project, third)
+    assert await log_page(house, project, second) == (True, [], third)
+    assert await log_page(house, project, third) == (False, [], third)
     (fourth,) = await routed(house, project, "t-4")
-    assert await looked(house, project, second) == (True, [fourth], fourth)
+    assert await log_page(house, project, second) == (True, [fourth], fourth)
 
 
 async def test_what_was_forgotten_stays_so_and_is_each_projects_own(house: House, project: str) -> None:
     other = f"{project}-b"
     first, second = await routed(house, project, "t-1", "t-2")
     await routed(house, other, "t-1", "t-2")
-    await forgotten(house, project, second)
-    await forgotten(house, project, first)
-    assert (await looked(house, project, first))[0] is True
-    assert (await looked(house, other, 0))[0] is False
+    await expire(house, project, second)
+    await expire(house, project, first)
+    assert (await log_page(house, project, first))[0] is True
+    assert (await log_page(house, other, 0))[0] is False
 
 
 async def test_who_was_shown_all_goes_on_at_the_end_of_the_log_whatever_else_is_in_it(
     house: House, project: str
 ) -> None:
     first, second = await routed(house, project, "t-1", "t-2")
-    assert await looked(house, project, 0, limit=1) == (False, [first], first)
-    await house.done("router", house.standing(project), messages=(decision("router", project=project),))
-    gap, seen, end = await looked(house, project, first)
+    assert await log_page(house, project, 0, limit=1) == (False, [first], first)
+    await house.apply("router", house.standing(project), messages=(decision("router", project=project),))
+    gap, seen, end = await log_page(house, project, first)
     assert (gap, seen) == (False, [second])
     assert end is not None
     assert end > second
-    await forgotten(house, project, end)
-    assert await looked(house, project, end) == (False, [], end)
+    await expire(house, project, end)
+    assert await log_page(house, project, end) == (False, [], end)
 
 
 async def test_an_upload_that_never_became_whole_is_forgotten_for_nobody_has_looked_through_it(
@@ -91,9 +91,9 @@ async def test_an_upload_that_never_became_whole_is_forgotten_for_nobody_has_loo
             content=base64.b64encode(content[:PART_BYTES]),
         )
         assert b'"received":[0]' in await house.door.put("router", part.model_dump_json().encode())
-    await forgotten(house, project, 0)
+    await expire(house, project, 0)
     assert await parts() == 2
     async with house.superuser() as connection:
         await connection.execute("UPDATE blobs SET at = now() - interval '8 days' WHERE project = $1", project)
-    await forgotten(house, project, 0)
+    await expire(house, project, 0)
     assert await parts() == 1

@@ -28,7 +28,7 @@ NEXT: dict[str, frozenset[str]] = {
 }
 
 
-def pending(artifact: str = "restart the service", **changes: Any) -> Approval:
+def pending_approval(artifact: str = "restart the service", **changes: Any) -> Approval:
     """An approval that waits for an hour."""
     fields = {
         "approval_id": "a-1",
@@ -58,7 +58,7 @@ class Decisions(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.now, self.approval, self.seen = START, pending(), ["pending"]
+        self.now, self.approval, self.seen = START, pending_approval(), ["pending"]
 
     def _becomes(self, after: Approval) -> None:
         if after.state != self.approval.state:
@@ -127,7 +127,7 @@ TestDecisions = Decisions.TestCase
 
 @given(text=st.text(max_size=40), other=st.text(max_size=40))
 def test_a_decision_is_about_one_text(text: str, other: str) -> None:
-    approval = pending(text)
+    approval = pending_approval(text)
     given = decision(sha256=artifact_sha256(other))
     if text == other:
         assert approval.decided(given, "ana", "person", START).state == "approved"
@@ -137,21 +137,21 @@ def test_a_decision_is_about_one_text(text: str, other: str) -> None:
 
 
 def test_a_stored_text_that_is_not_the_hashed_one_cannot_be_approved() -> None:
-    redacted = pending().model_copy(update={"artifact": "[redacted:card]"})
+    redacted = pending_approval().model_copy(update={"artifact": "[redacted:card]"})
     with pytest.raises(Permanent, match="read the approval again"):
         redacted.decided(decision(), "ana", "person", START)
 
 
 def test_lifts_that_the_text_does_not_state_cannot_be_approved() -> None:
     text = lifts_as_text((LIFT,))
-    assert pending(text, lifts=(LIFT,)).is_intact
+    assert pending_approval(text, lifts=(LIFT,)).is_intact
     dearer = LIFT.model_copy(update={"by_usd": Decimal(200)})
-    assert not pending(text, lifts=(dearer,)).is_intact
+    assert not pending_approval(text, lifts=(dearer,)).is_intact
     assert "add 2 USD to 1 USD, used 1 USD" in text
 
 
 def test_the_end_of_the_time_is_the_first_moment_that_is_too_late() -> None:
-    approval = pending()
+    approval = pending_approval()
     assert approval.decided(decision(), "ana", "person", approval.expires_at - timedelta(microseconds=1))
     with pytest.raises(Permanent, match="expired at 2026-03-02 04:00 UTC"):
         approval.decided(decision(), "ana", "person", approval.expires_at)

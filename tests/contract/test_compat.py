@@ -53,7 +53,7 @@ def changed(path: str, value: Any, base: dict[str, Any] = BASE) -> dict[str, Any
     return schema
 
 
-def found(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+def breaks_of(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """The breaks, without the type's name."""
     return [str(one).removeprefix(f"{TYPE}: ") for one in compat.breaks({TYPE: old}, {TYPE: new})]
 
@@ -90,19 +90,19 @@ BREAKS = {
 @pytest.mark.parametrize("path", BREAKS)
 def test_each_kind_of_break_is_named(path: str) -> None:
     value, expected = BREAKS[path]
-    assert found(BASE, changed(path, value)) == [expected]
+    assert breaks_of(BASE, changed(path, value)) == [expected]
 
 
 def test_a_new_required_field_and_a_removed_type_are_breaks() -> None:
     new = changed("required", ["kind", "text", "who"])
     new["properties"]["who"] = {"type": "string"}
-    assert found(BASE, new) == ["who: a new field is required"]
+    assert breaks_of(BASE, new) == ["who: a new field is required"]
     assert [str(one) for one in compat.breaks({TYPE: BASE}, {})] == [f"{TYPE}: the type was removed"]
 
 
 def test_free_form_that_gets_a_shape_is_a_break() -> None:
     new = changed("properties/free/additionalProperties", {"type": "string"})
-    assert found(BASE, new) == [
+    assert breaks_of(BASE, new) == [
         "free.*: the type was narrowed: array, boolean, fraction, integer, null, object is no longer accepted"
     ]
 
@@ -125,7 +125,7 @@ ADDITIONS = {
 
 @pytest.mark.parametrize("path", ADDITIONS)
 def test_what_takes_more_from_other_systems_passes(path: str) -> None:
-    assert found(BASE, changed(path, ADDITIONS[path])) == []
+    assert breaks_of(BASE, changed(path, ADDITIONS[path])) == []
 
 
 def test_a_new_type_passes() -> None:
@@ -133,14 +133,14 @@ def test_a_new_type_passes() -> None:
 
 
 def test_what_readers_rely_on_stays() -> None:
-    assert found(EMITTED, changed("required", ["kind"], EMITTED)) == ["text: the field may now be absent"]
+    assert breaks_of(EMITTED, changed("required", ["kind"], EMITTED)) == ["text: the field may now be absent"]
     wider = changed("properties/names", {"anyOf": [BASE["properties"]["names"], {"type": "string"}]}, EMITTED)
-    assert found(EMITTED, wider) == ["names: readers may now receive string"]
+    assert breaks_of(EMITTED, wider) == ["names: readers may now receive string"]
 
 
 def test_an_open_set_may_lose_and_gain_values() -> None:
     old = changed("properties/kind", OPEN, EMITTED)
-    assert found(old, changed("properties/kind/anyOf/0/enum", ["b", "c"], old)) == []
+    assert breaks_of(old, changed("properties/kind/anyOf/0/enum", ["b", "c"], old)) == []
 
 
 def test_the_command_names_each_break_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,14 +36,14 @@ def test_files_of_the_page_exist_and_are_all_there() -> None:
     assert {row[0] for row in table(PAGE, "## Install")} == {f"{example}.yaml" for example in EXAMPLES}
 
 
-def known(found: list[Document]) -> set[str]:
+def object_names(found: list[Document]) -> set[str]:
     """The objects of a rendering as kubectl names them."""
     return {f"{each['kind'].lower()}/{each['metadata']['name']}" for each in found}
 
 
 def test_objects_of_the_page_exist() -> None:
     cluster = yaml.safe_load((FOLDER / "postgres.yaml").read_text())["metadata"]["name"]
-    objects = known(documents("laptop")) | {f"cluster/{cluster}"}
+    objects = object_names(documents("laptop")) | {f"cluster/{cluster}"}
     named = []
     for words in COMMANDS:
         if words[0] != "kubectl":

@@ -52,7 +52,7 @@ _EXTRA_HEADERS = ("Cookie", "X-Api-Key", "traceparent", "tracestate", "Nats-Msg-
 
 
 @dataclass
-class Planted:
+class PlantedSecrets:
     """The `door: place` of each planted needle, and the statuses with which the doors answered over HTTP."""
 
     places: dict[str, str] = field(default_factory=dict)
@@ -66,9 +66,9 @@ class Planted:
         return secret
 
 
-async def plant(stack: Stack) -> Planted:
+async def plant(stack: Stack) -> PlantedSecrets:
     """Plant in all doors, and return when the doors have taken or refused it all."""
-    planted = Planted()
+    planted = PlantedSecrets()
     token = {"Authorization": f"Bearer {stack.endpoints.token}"}
     async with (
         httpx.AsyncClient(base_url=stack.endpoints.http, headers=token, timeout=60) as api,
@@ -94,7 +94,7 @@ async def plant(stack: Stack) -> Planted:
     return planted
 
 
-async def _all(planted: Planted, requests: Iterable[tuple[str, Any]]) -> None:
+async def _all(planted: PlantedSecrets, requests: Iterable[tuple[str, Any]]) -> None:
     turn = asyncio.Semaphore(8)
 
     async def one(name: str, request: Any) -> None:
@@ -104,7 +104,7 @@ async def _all(planted: Planted, requests: Iterable[tuple[str, Any]]) -> None:
     await asyncio.gather(*(one(name, request) for name, request in requests))
 
 
-def _http(planted: Planted, api: httpx.AsyncClient) -> Iterator[tuple[str, Any]]:
+def _http(planted: PlantedSecrets, api: httpx.AsyncClient) -> Iterator[tuple[str, Any]]:
     # First what takes the longer the more there is.
     paths = sorted(_OPENAPI["paths"].items(), key=lambda each: not each[0].startswith(("/v1/audit", "/v1/cypher")))
     for path, operations in paths:
@@ -163,7 +163,7 @@ def _http(planted: Planted, api: httpx.AsyncClient) -> Iterator[tuple[str, Any]]
     yield "Authorization", api.stream("POST", "/v1/tasks", json=task, headers=denied)
 
 
-def _headers(planted: Planted, door: str) -> dict[str, str]:
+def _headers(planted: PlantedSecrets, door: str) -> dict[str, str]:
     headers = {name: planted.take(door, f"header {name}", str.isprintable).text for name in _HEADERS}
     return {**headers, planted.take(door, "name of a header", str.isalnum).text: "x"}
 
@@ -230,7 +230,7 @@ def full_event(run_id: str, kind: str = "FAIL") -> dict[str, Any]:
     }
 
 
-def _events(planted: Planted, door: str) -> Iterator[dict[str, Any]]:
+def _events(planted: PlantedSecrets, door: str) -> Iterator[dict[str, Any]]:
     """Events with a secret in many places each: in what an event is refused without alone, elsewhere together."""
     whole = full_event("x")
     places = [at for at in leaves(whole) if at not in _NEEDED]
@@ -257,7 +257,7 @@ def _events(planted: Planted, door: str) -> Iterator[dict[str, Any]]:
         yield event
 
 
-def _lineage(planted: Planted, lineage: httpx.AsyncClient) -> Iterator[tuple[str, Any]]:
+def _lineage(planted: PlantedSecrets, lineage: httpx.AsyncClient) -> Iterator[tuple[str, Any]]:
     door, path = "http lineage", "/api/v1/lineage"
     query = {"project": PROJECT}
     for event in _events(planted, door):
@@ -272,7 +272,7 @@ def _lineage(planted: Planted, lineage: httpx.AsyncClient) -> Iterator[tuple[str
         yield url, lineage.stream("GET", url.format(secret.text), params=query)
 
 
-async def _command_line(planted: Planted, stack: Stack) -> None:
+async def _command_line(planted: PlantedSecrets, stack: Stack) -> None:
     """Options of commands, under a home that is searched too."""
     home = stack.data_dir / "home"
     home.mkdir()
@@ -306,7 +306,7 @@ async def _command_line(planted: Planted, stack: Stack) -> None:
     await pages(planted, stack.endpoints, home, PROJECT)
 
 
-async def _intake(planted: Planted, stack: Stack) -> None:
+async def _intake(planted: PlantedSecrets, stack: Stack) -> None:
     login = stack.endpoints.users["publisher"]
     client = await nats.connect(
         stack.endpoints.nats, user=login.user, password=login.password, inbox_prefix=login.inbox_prefix.encode()
@@ -319,7 +319,7 @@ async def _intake(planted: Planted, stack: Stack) -> None:
         await client.close()
 
 
-def _messages(planted: Planted) -> Iterator[tuple[str, bytes, dict[str, str] | None]]:
+def _messages(planted: PlantedSecrets) -> Iterator[tuple[str, bytes, dict[str, str] | None]]:
     for kind, model in (("task", SubmitTask), ("outcome", ReportOutcome)):
         document = schemas.of(model.TYPE)
         schema = Schema(document, document)
@@ -346,7 +346,7 @@ def _messages(planted: Planted) -> Iterator[tuple[str, bytes, dict[str, str] | N
 
 
 def _enveloped(
-    planted: Planted, door: str, subject: str, message_type: str, body: Any
+    planted: PlantedSecrets, door: str, subject: str, message_type: str, body: Any
 ) -> Iterator[tuple[str, bytes, dict[str, str]]]:
     """A body as a CloudEvent in both modes, taken and refused, with a secret in one attribute or header at a time."""
     refused = [body]

@@ -21,13 +21,13 @@ async def settled(http: httpx.AsyncClient, project: str, task_id: str) -> dict[s
             return task
 
 
-async def told(http: httpx.AsyncClient, project: str, documents: dict[str, str]) -> None:
+async def ingest_documents(http: httpx.AsyncClient, project: str, documents: dict[str, str]) -> None:
     """Put documents into memory."""
     body = {"documents": [{"source": name, "text": text} for name, text in documents.items()], "project": project}
     (await http.post("/v1/documents", json=body)).raise_for_status()
 
 
-async def shown(http: httpx.AsyncClient, project: str, task_id: str) -> tuple[list[Any], list[Any]]:
+async def developer_steps(http: httpx.AsyncClient, project: str, task_id: str) -> tuple[list[Any], list[Any]]:
     """Actions and decisions of the developer, in order."""
     said = (await http.get(f"/v1/tasks/{task_id}/line", params={"project": project})).raise_for_status().json()
     actions, decisions = (
@@ -38,5 +38,5 @@ async def shown(http: httpx.AsyncClient, project: str, task_id: str) -> tuple[li
 
 async def line(http: httpx.AsyncClient, project: str, task_id: str) -> tuple[list[str], list[str]]:
     """Kinds of those actions, and types of those decisions."""
-    actions, decisions = await shown(http, project, task_id)
+    actions, decisions = await developer_steps(http, project, task_id)
     return [each["kind"] for each in actions], [each["decision_type"] for each in decisions]

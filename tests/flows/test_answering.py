@@ -3,7 +3,7 @@
 import re
 
 import httpx
-from flows.questions import ask, shown, told
+from flows.questions import ask, developer_steps, ingest_documents
 
 from counterpoint.local.stack import Stack
 
@@ -22,7 +22,7 @@ JOBS = {
 async def test_a_question_that_follows_on_finds_what_alone_it_does_not(
     http: httpx.AsyncClient, project: str, stack: Stack
 ) -> None:
-    await told(http, project, JOBS)
+    await ingest_documents(http, project, JOBS)
     follow = "And when does it run?"
     alone = await ask(http, project, follow)
     assert "06:30" not in alone.get("result", "")
@@ -32,17 +32,17 @@ async def test_a_question_that_follows_on_finds_what_alone_it_does_not(
     then = await ask(http, project, follow, session_id=session)
     assert then["state"] == "completed", then
     assert "06:30" in then["result"]
-    actions, _ = await shown(http, project, then["task_id"])
+    actions, _ = await developer_steps(http, project, then["task_id"])
     assert "follow-up question: Who owns finance_daily?" in actions[0]["reasoning"]
 
 
 async def test_what_each_node_decided_is_on_the_stream_and_on_the_line_in_order(
     http: httpx.AsyncClient, project: str, stack: Stack
 ) -> None:
-    await told(http, project, JOBS)
+    await ingest_documents(http, project, JOBS)
     address = "ann@" + "example.com"
     task = await ask(http, project, f"Hello team! Could somebody tell {address} who owns finance_daily?")
-    actions, decisions = await shown(http, project, task["task_id"])
+    actions, decisions = await developer_steps(http, project, task["task_id"])
     assert [each["kind"] for each in actions][:3] == ["route", "search", "assess"]
     assert [each["decision_id"] for each in decisions] == [each["decision_id"] for each in actions]
     assert [each["parent_decision_id"] for each in decisions[1:]] == [each["decision_id"] for each in decisions[:-1]]

@@ -31,7 +31,7 @@ async def record(stack: Stack) -> "AsyncIterator[asyncpg.Connection[asyncpg.Reco
         await connection.close()
 
 
-async def asked(outsider: Outsider, project: str) -> None:
+async def ask_and_wait(outsider: Outsider, project: str) -> None:
     """Hand in a question, and wait for its end."""
     task_id = new_id()
     await outsider.submit(project, {"task_id": task_id, "kind": "question", "description": "Who owns orders_daily?"})
@@ -43,11 +43,11 @@ async def test_connections_that_are_ended_again_and_again_end_no_process(
 ) -> None:
     before = stack.endpoints.services["memory"].pid
     for _ in range(ROUNDS):
-        question = asyncio.create_task(asked(outsider, project))
+        question = asyncio.create_task(ask_and_wait(outsider, project))
         await record.execute(END)
         await question
         await record.execute(END)
-    await asked(outsider, project)
+    await ask_and_wait(outsider, project)
     assert stack.endpoints.services["memory"].pid == before
 
 
@@ -66,7 +66,7 @@ async def test_a_memory_that_is_given_no_connection_waits_for_one(
         waiting = stack.endpoints.services["memory"].pid
     finally:
         await record.execute("ALTER ROLE counterpoint_memory CONNECTION LIMIT -1")
-    await asked(outsider, project)
+    await ask_and_wait(outsider, project)
     assert stack.endpoints.services["memory"].pid == waiting != killed
 
 
@@ -86,7 +86,7 @@ async def test_a_password_that_was_changed_ends_memory_with_what_to_do_and_the_o
                 await asyncio.sleep(0.02)
     finally:
         await record.execute(f"ALTER ROLE counterpoint_memory PASSWORD '{password}'")
-    await asked(outsider, project)
+    await ask_and_wait(outsider, project)
     assert stack.endpoints.services["memory"].pid != before
     assert b"Traceback" not in log.read_bytes()[known:]
     assert b"InvalidPasswordError" in log.read_bytes()[known:]

@@ -16,7 +16,7 @@ from counterpoint.local.stack import Stack
 DATA = Path(__file__).parents[1] / "data"
 
 
-def filled(folder: Path) -> Path:
+def fill_folder(folder: Path) -> Path:
     """A folder of documents, good and bad."""
     docs = folder / "docs"
     (docs / "sub").mkdir(parents=True)
@@ -40,7 +40,7 @@ def filled(folder: Path) -> Path:
 async def test_a_folder_is_ingested_as_far_as_it_can_be_and_followed(
     stack: Stack, http: httpx.AsyncClient, project: str, tmp_path: Path
 ) -> None:
-    docs = filled(tmp_path)
+    docs = fill_folder(tmp_path)
 
     def run(code: int = 1) -> tuple[dict[str, Any], dict[str, tuple[str, str | None]]]:
         options = ["--url", stack.endpoints.http, "--token", stack.endpoints.token, "--project", project, "--json"]

@@ -13,7 +13,7 @@ import asyncpg
 import nats.js.errors
 import pytest
 import pytest_asyncio
-from agents.incident_reference import History, Standing, history, standing
+from agents.incident_reference import History, Standing, final_incidents, history
 from agents.test_lineage_order import of
 from flows.conftest import Outsider
 from flows.found_secrets import quiet
@@ -60,7 +60,7 @@ async def publish(outsider: Outsider, project: str, event: dict[str, Any]) -> No
             await asyncio.sleep(0.05)
 
 
-async def kept(record: "asyncpg.Connection[asyncpg.Record]", project: str) -> Standing | None:
+async def stored_incidents(record: "asyncpg.Connection[asyncpg.Record]", project: str) -> Standing | None:
     """The incidents that stand, in the terms of the reference; None while one of them still waits."""
     await record.execute("SELECT set_config('counterpoint.project', $1, false)", project)
     rows = await record.fetch(KEPT, project)
@@ -77,7 +77,7 @@ def shuffled_histories(project: str) -> tuple[dict[str, Standing], list[tuple[st
     projects = {f"{project}-{seed}": history(seed) for seed in SEEDS}
     events = [(name, event) for name, known in projects.items() for event in lately(known)]
     random.Random(1).shuffle(events)
-    return {name: standing(known) for name, known in projects.items()}, events
+    return {name: final_incidents(known) for name, known in projects.items()}, events
 
 
 async def assert_incidents(
@@ -85,11 +85,11 @@ async def assert_incidents(
 ) -> None:
     """Wait for the incidents of every project, and compare them once all consumers are idle."""
     for _ in range(1200):
-        if wanted == {name: await kept(record, name) for name in wanted}:
+        if wanted == {name: await stored_incidents(record, name) for name in wanted}:
             break
         await asyncio.sleep(0.1)
     await quiet(stack)
-    assert wanted == {name: await kept(record, name) for name in wanted}
+    assert wanted == {name: await stored_incidents(record, name) for name in wanted}
 
 
 async def test_a_burst_during_which_lineage_is_killed_leaves_the_references_incidents(
@@ -117,7 +117,7 @@ async def test_a_backlog_that_waited_while_lineage_was_down_leaves_the_reference
     await asyncio.to_thread(os.waitid, os.P_PID, lineage, os.WSTOPPED | os.WNOWAIT)
     for name, event in backlog:
         await publish(outsider, name, event)
-    assert {name: await kept(record, name) for name in wanted} != wanted
+    assert {name: await stored_incidents(record, name) for name in wanted} != wanted
     stack.kill("lineage")
     await stack.ready("lineage")
     await assert_incidents(stack, record, wanted)

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-from agents.hook_receiver import HookReceiver, Received, Reply, hook_receiver
+from agents.hook_receiver import HookReceiver, HookRequest, Reply, hook_receiver
 from flows.incident_front import Front, event, live
 from flows.own_stack import own_stack
 from typer.testing import CliRunner
@@ -93,7 +93,7 @@ async def dead_letters(http: httpx.AsyncClient, project: str) -> list[dict[str, 
     return found
 
 
-def of_task(receiver: HookReceiver, task_id: str) -> list[Received]:
+def of_task(receiver: HookReceiver, task_id: str) -> list[HookRequest]:
     return [one for one in receiver.received if task_id.encode() in one.content]
 
 
@@ -150,7 +150,7 @@ async def test_a_router_that_is_killed_loses_nothing_and_repeats_only_under_the_
 
 
 async def test_a_digest_is_sent_at_its_time(telling: Stack, slack: HookReceiver) -> None:
-    def told() -> list[Received]:
+    def told() -> list[HookRequest]:
         return [one for one in slack.received if one.path == "/digest"]
 
     async with front(telling) as http:

@@ -15,7 +15,7 @@ import pytest_asyncio
 from agents.hook_receiver import HookReceiver, Reply, hook_receiver
 from agents.mail_server import mail_server
 from flows.found_secrets import Needles, Survivors, in_files, in_streams, in_tables, quiet
-from flows.planting import Planted, plant
+from flows.planting import PlantedSecrets, plant
 from flows.planting_senders import HOOKS, RECEIVERS, hooks_file, receivers_file
 
 from counterpoint.local.stack import Stack
@@ -26,11 +26,11 @@ CONTROL = "How long are orders kept?"
 
 
 @dataclass(frozen=True)
-class Searched:
+class SecretSearch:
     """The planted secrets, and those that were found: in tables, streams and messages to receivers while the house ran,
     in files after it had stopped."""
 
-    planted: Planted
+    planted: PlantedSecrets
     tables: Survivors
     messages: Survivors
     streams: Survivors
@@ -46,7 +46,7 @@ class Searched:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def searched() -> AsyncIterator[Searched]:
+async def searched() -> AsyncIterator[SecretSearch]:
     """A house of its own, planted, searched while it runs and again when it has stopped."""
     async with AsyncExitStack() as receivers:
         folder = receivers.enter_context(tempfile.TemporaryDirectory(prefix="counterpoint-"))
@@ -69,7 +69,7 @@ async def searched() -> AsyncIterator[Searched]:
         sent += [("datahub", content) for _, content in requests_to(hub)]
         sent += [("email", as_read(mail)) for mail in mails]
         messages = in_messages(sent, needles)
-        yield Searched(planted, tables, messages, streams, in_files(stack.data_dir, needles))
+        yield SecretSearch(planted, tables, messages, streams, in_files(stack.data_dir, needles))
 
 
 def in_messages(sent: Iterable[tuple[str, bytes]], needles: Needles) -> Survivors:
@@ -93,7 +93,7 @@ def as_read(mail: str) -> bytes:
     return f"{mail}\n{read['Subject']}\n{read.get_content()}".encode()
 
 
-def test_two_hundred_secrets_are_planted_and_doors_open(searched: Searched) -> None:
+def test_two_hundred_secrets_are_planted_and_doors_open(searched: SecretSearch) -> None:
     assert len(searched.planted.places) >= 200
     statuses = Counter(status // 100 for _, status in searched.planted.statuses)
     assert statuses[2] > 100
@@ -102,18 +102,18 @@ def test_two_hundred_secrets_are_planted_and_doors_open(searched: Searched) -> N
     assert not [each for each in searched.planted.statuses if each[1] == 500]
 
 
-def test_none_is_in_the_database(searched: Searched) -> None:
+def test_none_is_in_the_database(searched: SecretSearch) -> None:
     assert searched.tables.keys() == {CONTROL}, searched.report(searched.tables)
 
 
-def test_none_is_in_any_stream(searched: Searched) -> None:
+def test_none_is_in_any_stream(searched: SecretSearch) -> None:
     assert searched.streams.keys() == {CONTROL}, searched.report(searched.streams)
 
 
-def test_none_is_sent_to_a_receiver(searched: Searched) -> None:
+def test_none_is_sent_to_a_receiver(searched: SecretSearch) -> None:
     assert searched.messages.keys() == {CONTROL}, searched.report(searched.messages)
     assert searched.messages[CONTROL] == RECEIVERS
 
 
-def test_none_is_in_any_file(searched: Searched) -> None:
+def test_none_is_in_any_file(searched: SecretSearch) -> None:
     assert searched.files.keys() == {CONTROL}, searched.report(searched.files)

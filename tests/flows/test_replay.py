@@ -197,7 +197,7 @@ async def test_another_policy_decides_otherwise(tasks: Tasks, tmp_path: Path) ->
     assert "calibration or limits" in json.dumps(await tasks.replay("again", "--policy", str(policy), code=2))
 
 
-class Changed:
+class ChangedApi:
     """An API that returns the steps of a task with a change in each."""
 
     def __init__(self, page: dict[str, Any], find: str, replace: str) -> None:
@@ -219,7 +219,7 @@ async def test_a_record_that_differs_is_different(tasks: Tasks, processes: Repla
 
     def replayed(find: str, replace: str) -> TaskReport:
         assert find in json.dumps(page, ensure_ascii=False)
-        return replay_task(Changed(page, find, replace), "again", None, processes)  # type: ignore[arg-type]
+        return replay_task(ChangedApi(page, find, replace), "again", None, processes)  # type: ignore[arg-type]
 
     assert replayed(FIX, FIX).verdict == "same"
     decided = replayed('"decision": "go on"', '"decision": "give up"')
@@ -243,7 +243,7 @@ async def test_a_step_whose_call_a_limit_refused_is_not_replayed(tasks: Tasks, p
     (worked,) = (step for step in page["items"] if step["record"]["service"] == "developer")
     refused = worked | {"leaf": 10**6, "record": worked["record"] | {"service": "manager", "step": "refuse x 0"}}
     page["items"].append(refused)
-    report = replay_task(Changed(page, "", ""), "again", None, processes)  # type: ignore[arg-type]
+    report = replay_task(ChangedApi(page, "", ""), "again", None, processes)  # type: ignore[arg-type]
     (step,) = (each for each in report.steps if each.leaf == worked["leaf"])
     assert (step.verdict, step.why) == ("not replayed", ("a limit refused a call of it",))
 
@@ -255,7 +255,7 @@ async def test_a_step_whose_answers_were_not_recorded_is_not_replayed(tasks: Tas
     for step in page["items"]:
         step["record"] |= {"answers": [], "read_set": step["record"]["read_set"][:2]}
         step["requests"] = []
-    report = replay_task(Changed(page, "", ""), "again", None, processes)  # type: ignore[arg-type]
+    report = replay_task(ChangedApi(page, "", ""), "again", None, processes)  # type: ignore[arg-type]
     assert (report.verdict, report.contexts) == ("not replayed", 0)
     whys = {why for step in report.steps if step.service != "lineage" for why in step.why}
     assert whys == {"an earlier release committed it, which did not record the answers"}

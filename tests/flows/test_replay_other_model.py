@@ -219,7 +219,7 @@ async def test_a_model_that_is_away_or_answers_garbage_ends_the_replay_and_may_b
     assert "cannot be used" in json.dumps(delivery["replayed_decisions"])
 
 
-async def asked(tasks: Tasks, task_id: str, commit_id: str, token: str, **changes: Any) -> Any:
+async def call_model(tasks: Tasks, task_id: str, commit_id: str, token: str, **changes: Any) -> Any:
     """The reply to a call of a replay."""
     body = {
         "key": "01-turn", "messages": [{"role": "user", "content": "Hello?"}], "max_tokens": 10, "model": OTHER,
@@ -236,13 +236,13 @@ async def test_a_call_is_refused_for_another_model_task_or_principal(tasks: Task
     steps = (await tasks.post("/v1/tasks/failing/replay", {}, limit=200))["items"]
     commit_id = next(each["record"]["commit_id"] for each in steps if each["record"]["step"] == "done")
     administrator = tasks.where[3]
-    refused = await asked(tasks, "failing", commit_id, administrator, model=FORBIDDEN)
+    refused = await call_model(tasks, "failing", commit_id, administrator, model=FORBIDDEN)
     assert (refused.status_code, refused.json()["code"]) == (403, "model")
     assert f"{PRICED}, {OTHER}, {UNPRICED}" in refused.json()["detail"]
-    assert (await asked(tasks, "first", commit_id, administrator)).status_code == 404
-    assert (await asked(tasks, "none", commit_id, administrator)).json()["code"] == "unknown_task"
-    assert (await asked(tasks, "failing", "none", administrator)).json()["code"] == "not_found"
-    boundless = await asked(tasks, "failing", commit_id, administrator, budget={})
+    assert (await call_model(tasks, "first", commit_id, administrator)).status_code == 404
+    assert (await call_model(tasks, "none", commit_id, administrator)).json()["code"] == "unknown_task"
+    assert (await call_model(tasks, "failing", "none", administrator)).json()["code"] == "not_found"
+    boundless = await call_model(tasks, "failing", commit_id, administrator, budget={})
     assert (boundless.status_code, boundless.json()["errors"][0]["problem"][:6]) == (422, "budget")
     for name, roles, needed in (
         ("ines", ["read", "audit", "submit"], f"submit in project {SANDBOX}"),
@@ -251,7 +251,7 @@ async def test_a_call_is_refused_for_another_model_task_or_principal(tasks: Task
         made = await tasks.post(
             "/v1/principals", {"name": name, "kind": "person", "projects": [PROJECT], "roles": roles}
         )
-        refused = await asked(tasks, "failing", commit_id, made["token"])
+        refused = await call_model(tasks, "failing", commit_id, made["token"])
         assert (refused.status_code, refused.json()["code"]) == (403, "role")
         assert needed in refused.json()["detail"]
     assert len(outside.seen) == called

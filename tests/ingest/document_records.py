@@ -58,7 +58,7 @@ def document(content: str) -> Document:
     return Document(source=SOURCE, text=content)
 
 
-async def kept(house: House, project: str) -> tuple[dict[str, Any] | None, str, set[int]]:
+async def stored_document(house: House, project: str) -> tuple[dict[str, Any] | None, str, set[int]]:
     """The document's record, the text of its chunks in order, and the versions that those have."""
     async with house.superuser() as connection:
         rows = await connection.fetch(

@@ -52,11 +52,11 @@ async def somebody(house: House, project: str, kind: str, role: str) -> str:
     name = f"somebody-{new_id()}"
     body = {"name": name, "kind": kind, "projects": [project], "roles": [role]}
     write = Write(store="principals", id=name, body=body)
-    await house.done("router", house.standing("default", principal="administrator"), writes=(write,))
+    await house.apply("router", house.standing("default", principal="administrator"), writes=(write,))
     return name
 
 
-async def kept(house: House, project: str, store: str = "attempts") -> dict[str, dict[str, Any]]:
+async def stored_records(house: House, project: str, store: str = "attempts") -> dict[str, dict[str, Any]]:
     """The records of a store by id, each with what it is stamped with."""
     async with house.superuser() as connection:
         rows = await connection.fetch(
@@ -74,7 +74,7 @@ class TestAnIncident:
     ) -> None:
         (became,) = await recorded(house, project, incident(note="It was the pool.", systems=("postgres",)))
         assert became.status == "added"
-        row = (await kept(house, project))[became.id]
+        row = (await stored_records(house, project))[became.id]
         body = row["body"]
         assert (row["author"], row["integrity"]) == ("memory", 2)
         assert body["error_signature"] == signature(ERROR.format(2)).digest
@@ -89,14 +89,14 @@ class TestAnIncident:
         (changed,) = await recorded(house, project, incident(outcome="failed"))
         assert (first.status, again.status, changed.status) == ("added", "unchanged", "replaced")
         assert first.id == again.id == changed.id
-        rows = await kept(house, project)
+        rows = await stored_records(house, project)
         assert [(row["version"], row["body"]["outcome"]) for row in rows.values()] == [(2, "failed")]
 
     async def test_with_an_id_is_known_by_it_whatever_else_changes(self, house: House, project: str) -> None:
         await recorded(house, project, incident(id="INC-7"))
         (changed,) = await recorded(house, project, incident(id="INC-7", tried="Restarted the pool."))
         assert changed.status == "replaced"
-        assert len(await kept(house, project)) == 1
+        assert len(await stored_records(house, project)) == 1
 
     async def test_that_contradicts_one_before_it_is_refused_and_a_repeat_is_one(
         self, house: House, project: str
@@ -104,7 +104,7 @@ class TestAnIncident:
         became = await recorded(house, project, incident(), incident(), incident(outcome="failed"))
         assert [one.status for one in became] == ["added", "unchanged", "refused"]
         assert "contradicts an earlier row" in (became[2].problem or "")
-        assert [row["body"]["outcome"] for row in (await kept(house, project)).values()] == ["succeeded"]
+        assert [row["body"]["outcome"] for row in (await stored_records(house, project)).values()] == ["succeeded"]
 
     async def test_with_a_secret_is_refused_and_the_others_are_kept(self, house: House, project: str) -> None:
         became = await recorded(
@@ -113,27 +113,27 @@ class TestAnIncident:
         assert [one.status for one in became] == ["added", "refused", "added"]
         assert "tried contains what looks like" in (became[1].problem or "")
         assert "Xk29" not in str(became)
-        assert len(await kept(house, project)) == 2
+        assert len(await stored_records(house, project)) == 2
 
     async def test_what_is_redacted_stays_unchanged_when_it_comes_again(self, house: House, project: str) -> None:
         mail = incident(by="ada.lovelace@engines.test", note="Ask ada.lovelace@engines.test about it.")
         (first,) = await recorded(house, project, mail)
         (again,) = await recorded(house, project, mail)
         assert (first.status, again.status) == ("added", "unchanged")
-        assert "lovelace" not in str(await kept(house, project))
+        assert "lovelace" not in str(await stored_records(house, project))
 
     async def test_is_trusted_as_far_as_who_hands_it_in(self, house: House, project: str) -> None:
         name = await somebody(house, project, "agent", "ingest")
         answer = await reply(house, house.standing(project, principal=name), incident())
         assert answer.refusal is None, answer.refusal
-        assert [row["integrity"] for row in (await kept(house, project)).values()] == [1]
+        assert [row["integrity"] for row in (await stored_records(house, project)).values()] == [1]
 
     async def test_without_the_role_is_refused(self, house: House, project: str) -> None:
         name = await somebody(house, project, "person", "read")
         answer = await reply(house, house.standing(project, principal=name), incident())
         assert answer.refusal is not None
         assert answer.refusal.code == "role"
-        assert await kept(house, project) == {}
+        assert await stored_records(house, project) == {}
 
     async def test_of_a_step_that_failed_is_written_when_it_comes_again(
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
@@ -152,7 +152,7 @@ class TestAnIncident:
         monkeypatch.setattr(house.committer, "apply", once)
         answer = await reply(house, house.standing(project, principal="administrator"), *rows)
         assert answer.refusal is not None
-        assert len(await kept(house, project)) == 2
+        assert len(await stored_records(house, project)) == 2
         became = await recorded(house, project, *rows)
         assert [one.status for one in became] == ["unchanged"] * 2 + ["added"] * 3
 
@@ -183,7 +183,7 @@ class TestAProvider:
         newer = row.model_copy(update={"package_version": "1.1.0"})
         changed = await reply(house, house.standing(project, principal="administrator"), providers=(newer,))
         assert [one.providers[0].status for one in (first, again, changed)] == ["added", "unchanged", "replaced"]
-        (kept_row,) = (await kept(house, project, "providers")).values()
+        (kept_row,) = (await stored_records(house, project, "providers")).values()
         assert kept_row["body"]["package_version"] == "1.1.0"
 
     @pytest.mark.parametrize("field", ["operators", "sensors", "hooks"])
@@ -197,7 +197,7 @@ class TestAProvider:
         refused, added = (await reply(house, origin, providers=(wrong, other))).providers
         assert (refused.status, refused.problem) == ("refused", f"{field} contains what looks like a secret")
         assert added.status == "added"
-        assert key not in json.dumps(await kept(house, project, "providers"))
+        assert key not in json.dumps(await stored_records(house, project, "providers"))
 
     async def test_is_not_known_by_a_secret(self, house: House, project: str) -> None:
         package = "sk-" + "a8fk2kd93kfls03kdlq0w7vb"

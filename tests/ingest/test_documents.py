@@ -9,7 +9,16 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from ingest.document_records import SOURCE, document, ingested, kept, killed_in_second_step, leaves, reply, text
+from ingest.document_records import (
+    SOURCE,
+    document,
+    ingested,
+    killed_in_second_step,
+    leaves,
+    reply,
+    stored_document,
+    text,
+)
 from memory_service.house import House
 
 from counterpoint.guard.policy import policy
@@ -53,7 +62,7 @@ class TestALargeDocument:
         monkeypatch.setattr(whole, part, until_others_went_on)
         handed_in = asyncio.create_task(ingested(house, project, document(text("seal", 1))))
         await begun.wait()
-        await house.done("router", house.standing(f"{project}-b"))
+        await house.apply("router", house.standing(f"{project}-b"))
         others_went_on.set()
         assert (await handed_in)[0].status == "added"
         assert waited
@@ -88,19 +97,19 @@ class TestTheSameSource:
         )
         assert beside == [1, 1]
         assert sorted(became.status for (became,) in both) == ["added", "replaced"]
-        record, written, _ = await kept(house, project)
+        record, written, _ = await stored_document(house, project)
         assert record is not None
         assert written == (text("seal") if record["chunks"] == 450 else text("valve", 420))
 
     async def test_twice_in_one_request_is_the_later_one(self, house: House, project: str) -> None:
         became = await ingested(house, project, document(text("seal", 1)), document(text("valve", 1)))
         assert [each.status for each in became] == ["added", "replaced"]
-        assert (await kept(house, project))[1] == text("valve", 1)
+        assert (await stored_document(house, project))[1] == text("valve", 1)
 
     async def test_three_times_in_one_request_is_the_last_one(self, house: House, project: str) -> None:
         became = await ingested(house, project, *(document(text(word, 1)) for word in ("seal", "valve", "seal")))
         assert [each.status for each in became] == ["added", "replaced", "replaced"]
-        assert (await kept(house, project))[1] == text("seal", 1)
+        assert (await stored_document(house, project))[1] == text("seal", 1)
 
 
 class TestTheSameTexts:
@@ -138,7 +147,7 @@ class TestWhatIsGone:
         await ingested(house, project, self.found(SOURCE, text("seal", 450)))
         (became,) = await ingested(house, project, Document(source=SOURCE, gone=True, root="file://host/docs"))
         assert became.status == "deleted"
-        assert await kept(house, project) == (None, "", set())
+        assert await stored_document(house, project) == (None, "", set())
         async with house.superuser() as connection:
             assert await connection.fetchval("SELECT count(*) FROM vectors WHERE project = $1", project) == 0
         (again,) = await ingested(house, project, Document(source=SOURCE, gone=True, root="file://host/docs"))
@@ -149,7 +158,7 @@ class TestWhatIsGone:
             (became,) = await ingested(house, project, self.found(SOURCE, text("seal", 1)))
             (became,) = await ingested(house, project, Document(source=SOURCE, gone=True, root=root))
             assert became.status == "unchanged"
-            assert (await kept(house, project))[0] is not None
+            assert (await stored_document(house, project))[0] is not None
 
     async def test_and_was_killed_on_the_way_goes_when_it_is_asked_for_again(
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
@@ -158,10 +167,10 @@ class TestWhatIsGone:
         gone = Document(source=SOURCE, gone=True, root="file://host/docs")
         with killed_in_second_step(house, monkeypatch):
             assert (await reply(house, house.standing(project, principal="administrator"), gone)).refusal is not None
-        assert (await kept(house, project))[0] is not None
+        assert (await stored_document(house, project))[0] is not None
         (became,) = await ingested(house, project, gone)
         assert became.status == "deleted"
-        assert await kept(house, project) == (None, "", set())
+        assert await stored_document(house, project) == (None, "", set())
 
 
 class TestAJob:

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from ingest.test_bulk_import import SECRET, kept, somebody
+from ingest.test_bulk_import import SECRET, somebody, stored_records
 from memory_service.house import House
 
 from counterpoint.proto.ids import new_id
@@ -47,7 +47,7 @@ async def recorded(
 async def test_an_attempt_is_the_importers_whatever_name_its_page_states(house: House, project: str) -> None:
     (became,) = await recorded(house, project, lesson())
     assert became.status == "added"
-    row = (await kept(house, project))[became.id]
+    row = (await stored_records(house, project))[became.id]
     body = row["body"]
     assert (body["by"], body["by_kind"], row["integrity"]) == ("administrator", "person", 2)
     assert "override_by" not in body
@@ -74,7 +74,7 @@ async def test_it_counts_for_no_more_than_the_importer_and_its_page(
 ) -> None:
     name = await somebody(house, project, kind, "ingest")
     (became,) = await recorded(house, project, lesson(**stated), principal=name)
-    row = (await kept(house, project))[became.id]
+    row = (await stored_records(house, project))[became.id]
     assert (row["integrity"], row["body"]["by"], row["body"]["by_kind"]) == (integrity, name, by_kind)
 
 
@@ -87,7 +87,7 @@ async def test_again_is_unchanged_whoever_hands_it_in_and_another_content_is_ref
     (changed,) = await recorded(house, project, lesson(outcome="failed"), principal=other)
     assert [each.status for each in (first, again, changed)] == ["added", "unchanged", "refused"]
     assert "never replaces" in (changed.problem or "")
-    ((version, body),) = [(row["version"], row["body"]) for row in (await kept(house, project)).values()]
+    ((version, body),) = [(row["version"], row["body"]) for row in (await stored_records(house, project)).values()]
     assert (version, body["by"], body["outcome"]) == (1, "administrator", "succeeded")
 
 
@@ -99,12 +99,12 @@ async def test_an_attempt_of_the_project_itself_is_not_recorded_again_nor_overwr
         "attempt_id": "a-1", "task_id": "t-1", "project": project, "attempt": 1, "description": "x",
         "tried": "native", "by": "developer", "at": "2026-03-04T10:00:00Z",
     }  # fmt: skip
-    await house.done("developer", house.handed(sent), writes=(Write(store="attempts", id="a-1", body=native),))
+    await house.apply("developer", house.delivery(sent), writes=(Write(store="attempts", id="a-1", body=native),))
     (same,) = await recorded(house, project, lesson())
     assert same.status == "unchanged"
     (elsewhere,) = await recorded(house, project, lesson().model_copy(update={"id": "t-2"}))
     assert elsewhere.status == "added"
-    rows = await kept(house, project)
+    rows = await stored_records(house, project)
     assert rows["a-1"]["body"]["tried"] == "native"
     assert len(rows) == 2
 
@@ -117,7 +117,7 @@ async def test_one_with_a_secret_is_refused_by_its_field_and_the_others_are_kept
     good, refused = await recorded(house, project, lesson(), wrong)
     assert (good.status, refused.status) == ("added", "refused")
     assert ("origin" if field == "by" else field) in (refused.problem or "")
-    assert SECRET not in str(await kept(house, project))
+    assert SECRET not in str(await stored_records(house, project))
 
 
 async def test_without_the_role_or_with_a_tasks_token_it_is_refused(house: House, project: str) -> None:
@@ -125,9 +125,9 @@ async def test_without_the_role_or_with_a_tasks_token_it_is_refused(house: House
     sent = await house.delegated(project, new_id())
     for caller, origin in (
         ("router", house.standing(project, principal=name)),
-        ("developer", house.handed(sent).model_copy(update={"principal": "administrator"})),
+        ("developer", house.delivery(sent).model_copy(update={"principal": "administrator"})),
     ):
         reply = await answer(house, origin, lesson(), caller=caller)
         assert reply.refusal is not None
         assert reply.lessons == ()
-    assert await kept(house, project) == {}
+    assert await stored_records(house, project) == {}

@@ -21,8 +21,8 @@ async def planned(house: House, project: str, **fields: Any) -> str:
     """A plan that the manager wrote for a task."""
     task = new_id()
     body = {"task_id": task, "path": PATH, "system": "Zeppo Mail", "text": TEXT, **fields}
-    origin = house.handed(await house.routed(project, task))
-    await house.done("manager", origin, writes=(Write(store="plans", id=f"{task}-1", body=body),))
+    origin = house.delivery(await house.routed(project, task))
+    await house.apply("manager", origin, writes=(Write(store="plans", id=f"{task}-1", body=body),))
     return f"{task}-1"
 
 
@@ -33,7 +33,7 @@ async def follow(house: House, project: str) -> None:
 
 
 async def document(house: House, project: str, path: str = PATH) -> Item | None:
-    found = await house.found(
+    found = await house.answer(
         "router", house.standing(project, principal=PERSON), Get(store="documents", id=document_id(path))
     )
     return found.items[0] if found.items else None
@@ -48,7 +48,7 @@ async def test_a_plan_becomes_a_document_that_is_found_and_that_nothing_rests_on
     assert stored.body["metadata"]["plan"] == plan
     assert stored.integrity == DERIVED
     person = house.standing(project, principal=PERSON)
-    found = await house.found("router", person, HybridSearch(store="chunks", text="Zeppo Mail", k=5))
+    found = await house.answer("router", person, HybridSearch(store="chunks", text="Zeppo Mail", k=5))
     assert {item.integrity for item in found.items} == {DERIVED}
     assert found.items[0].body["source"] == PATH
 
@@ -95,12 +95,12 @@ async def test_a_plan_without_a_path_or_a_text_becomes_no_document(
 async def test_what_a_plan_rests_on_is_not_lost(house: House, project: str) -> None:
     task = new_id()
     routed = await house.routed(project, task)
-    low = house.handed(routed)
+    low = house.delivery(routed)
     async with house.superuser() as connection:
         await connection.execute("UPDATE messages SET integrity = 0, label = 2 WHERE id = $1", routed)
     house.restart()
     body = {"task_id": task, "path": PATH, "text": TEXT}
-    await house.done("manager", low, writes=(Write(store="plans", id=task, body=body),))
+    await house.apply("manager", low, writes=(Write(store="plans", id=task, body=body),))
     await follow(house, project)
     async with house.superuser() as connection:
         rows = await connection.fetch(
@@ -129,5 +129,5 @@ async def test_a_plan_that_is_taken_back_takes_its_document_with_it(house: House
     await follow(house, project)
     body = {"kind": "quarantine", "store": "plans", "id": plan, "reason": "wrong"}
     write = Write(store="quarantines", id=new_id(), body=body)
-    await house.done("router", house.standing(project, principal=PERSON), writes=(write,))
+    await house.apply("router", house.standing(project, principal=PERSON), writes=(write,))
     assert await document(house, project) is None

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from access.test_sensitive import CARD, GENERIC, KEY, MAIL, release, released_by, tables_with
-from ingest.document_records import SOURCE, document, ingested, kept
+from ingest.document_records import SOURCE, document, ingested, stored_document
 from memory_service.house import House
 
 from counterpoint.proto.ingest import Document, PutPart, PutReply
@@ -31,7 +31,7 @@ async def test_it_is_kept_but_nobody_finds_it_until_it_is_released(house: House,
     (held,) = await ingested(house, project, document(GUIDE))
     assert (held.status, held.chunks) == ("quarantined", 0)
     assert "in line 4" in (held.problem or "")
-    record, text, _ = await kept(house, project)
+    record, text, _ = await stored_document(house, project)
     assert record is not None
     assert (record["quarantined"], record["kinds"], text) == (True, ["generic_api_key"], "")
     (again,) = await ingested(house, project, document(GUIDE))
@@ -39,17 +39,17 @@ async def test_it_is_kept_but_nobody_finds_it_until_it_is_released(house: House,
 
     found = re.search(r"fingerprint ([0-9a-f]{16})", held.problem or "")
     assert found is not None
-    await house.done("router", released_by(house, project), writes=(release(found[1]),))
+    await house.apply("router", released_by(house, project), writes=(release(found[1]),))
     (let_go,) = await ingested(house, project, document(GUIDE))
     assert (let_go.status, let_go.chunks) == ("replaced", 1)
-    record, text, _ = await kept(house, project)
+    record, text, _ = await stored_document(house, project)
     assert GENERIC in text
     assert "quarantined" not in (record or {})
 
 
 async def test_its_text_is_kept_as_a_blob(house: House, project: str) -> None:
     await ingested(house, project, document(GUIDE))
-    record, _, _ = await kept(house, project)
+    record, _, _ = await stored_document(house, project)
     blob = Blob.model_validate((record or {})["blob"])
     async with house.superuser() as connection:
         content = await connection.fetchval(
@@ -65,7 +65,7 @@ async def test_what_is_blocked_is_refused_and_named_by_line(house: House, projec
     assert refused.status == "refused"
     assert "an AWS access key" in (refused.problem or "")
     assert "in line 3" in (refused.problem or "")
-    assert await kept(house, project) == (None, "", set())
+    assert await stored_document(house, project) == (None, "", set())
 
 
 async def test_what_is_redacted_is_in_no_chunk_vector_or_title_and_is_unchanged_the_next_time(
@@ -76,7 +76,7 @@ async def test_what_is_redacted_is_in_no_chunk_vector_or_title_and_is_unchanged_
     (added,) = await ingested(house, project, given)
     assert added.status == "added"
     assert await tables_with(house, project, MAIL) == await tables_with(house, project, CARD) == set()
-    record, chunks, _ = await kept(house, project)
+    record, chunks, _ = await stored_document(house, project)
     assert "Ask [redacted:email]. The card was [redacted:card]." in chunks
     assert record is not None
     assert (record["title"], record["metadata"]) == ("For [redacted:email]", {"by": "[redacted:email]"})

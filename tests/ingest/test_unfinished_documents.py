@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import pytest
-from ingest.document_records import SOURCE, document, ingested, kept, killed_in_second_step, reply, text
+from ingest.document_records import SOURCE, document, ingested, killed_in_second_step, reply, stored_document, text
 from ingest.pdf_files import paper
 from memory_service.house import House
 
@@ -28,20 +28,20 @@ class TestADocumentThatIsNotFinished:
     ) -> None:
         if old is not None:
             await ingested(house, project, document(text(old)))
-        known, _, _ = await kept(house, project)
+        known, _, _ = await stored_document(house, project)
         origin = house.standing(project, principal="administrator")
         with killed_in_second_step(house, monkeypatch):
             refusal = (await reply(house, origin, document(text("seal")))).refusal
         assert refusal is not None
         assert refusal.kind == "transient"
-        record, written, _ = await kept(house, project)
+        record, written, _ = await stored_document(house, project)
         assert record == known
         assert "The seal of pump 199 " in written
         assert "The seal of pump 200 " not in written
         house.restart()
         (became,) = (await reply(house, origin, document(text("seal")))).documents
         assert (became.status, became.chunks) == ("added" if old is None else "replaced", 450)
-        record, written, versions = await kept(house, project)
+        record, written, versions = await stored_document(house, project)
         assert record is not None
         assert record["sha256"] != (known or {}).get("sha256")
         assert written == text("seal")
@@ -58,10 +58,10 @@ class TestADocumentThatIsNotFinished:
         origin = house.standing(project, principal="administrator")
         with killed_in_second_step(house, monkeypatch):
             assert (await reply(house, origin, document(text("seal")))).refusal is not None
-        before = await kept(house, project)
+        before = await stored_document(house, project)
         house.restart()
         await house.ingest.delete_orphans()
-        after = await kept(house, project)
+        after = await stored_document(house, project)
         assert "The seal of pump 199 " in before[1]
         assert after[1] == ("Stays." if old is None else before[1])
         (became,) = await ingested(house, project, document(text("seal")))
@@ -70,13 +70,13 @@ class TestADocumentThatIsNotFinished:
 
     async def test_that_cannot_be_kept_leaves_the_one_before_it_as_it_was(self, house: House, project: str) -> None:
         await ingested(house, project, document(text("valve")))
-        before = await kept(house, project)
+        before = await stored_document(house, project)
         (became,) = await ingested(house, project, Document(source=SOURCE, text=text("seal"), metadata={"a": "\0"}))
         assert (became.status, became.problem) == (
             "refused",
             f"documents/{document_id(SOURCE)} contains a NUL character",
         )
-        assert await kept(house, project) == before
+        assert await stored_document(house, project) == before
 
     async def test_the_one_before_it_can_be_put_back(
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
@@ -97,7 +97,7 @@ class TestADocumentThatIsNotFinished:
             assert (await reply(house, origin, document(text("seal")))).refusal is not None
         (became,) = await ingested(house, project, document(text("valve")))
         assert became.status == "replaced"
-        assert (await kept(house, project))[1] == text("valve")
+        assert (await stored_document(house, project))[1] == text("valve")
 
 
 async def test_documents_that_hold_their_readers_up_delay_no_text(
@@ -214,7 +214,7 @@ class TestBytes:
     async def test_that_name_a_nul_hold_none(self, house: House, project: str, said: str) -> None:
         (became,) = await ingested(house, project, Document(source="a.txt", text=said))
         assert became.status == "added", became
-        assert (await kept(house, project))[1] == said
+        assert (await stored_document(house, project))[1] == said
 
     async def test_that_nobody_foresaw_cost_no_other_document(
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch

@@ -70,7 +70,7 @@ class MemoryContract:
             await memory.router().step(Commit(writes=both, messages=(decision(),)))
         assert (refused.value.store, refused.value.record_id) == ("submissions", "s-1")
         assert await memory.router().get("submissions", "s-2") is None
-        assert not await sent(memory)
+        assert not await logged_decisions(memory)
 
     async def test_a_deleted_record_is_gone(self, memory: MemoryDriver) -> None:
         await memory.router().step(Commit(writes=(write("submissions", "s-1"),)))
@@ -84,7 +84,7 @@ class MemoryContract:
         again = await memory.router(message_id).step(commit)
         assert (first.status, again.status) == ("done", "replayed")
         assert (again.versions, again.message_ids) == (first.versions, first.message_ids)
-        assert len(await sent(memory)) == 1
+        assert len(await logged_decisions(memory)) == 1
 
     async def test_lists_are_in_commit_order_and_in_pages(self, memory: MemoryDriver) -> None:
         for number in range(7):
@@ -122,7 +122,7 @@ class MemoryContract:
     async def test_the_log_holds_what_was_sent_in_order(self, memory: MemoryDriver) -> None:
         for number in range(3):
             await memory.router().step(Commit(messages=(decision(decision=f"number {number}"),)))
-        logged = await sent(memory)
+        logged = await logged_decisions(memory)
         assert [json.loads(item.body["data"])["decision"] for item in logged] == ["number 0", "number 1", "number 2"]
         assert {item.body["type"] for item in logged} == {DecisionMade.TYPE}
         (later,) = await memory.router().query(LogAfter(after=logged[1].seq, kinds=("decisions",)))
@@ -200,7 +200,7 @@ async def names(memory: Memory, query: Any) -> list[str]:
     return [item.id for item in found.items]
 
 
-async def sent(memory: MemoryDriver) -> list[Any]:
+async def logged_decisions(memory: MemoryDriver) -> list[Any]:
     """The decisions in the log of the project."""
     (found,) = await memory.router().query(LogAfter(after=0, kinds=("decisions",)))
     return list(found.items)

@@ -195,11 +195,11 @@ class House:
         """Work that came by an intake or for a principal: it has no token."""
         return Origin(**{"message_id": new_id(), "fence": 1, "project": project, "task_id": task, **changes})
 
-    def handed(self, message_id: str, /, *, lives_s: float = 60, **changes: Any) -> Origin:
+    def delivery(self, message_id: str, /, *, lives_s: float = 60, **changes: Any) -> Origin:
         """Work on a message that was sent, with the token that it is published with."""
-        return self.handed_as(message_id, self.sent[message_id], lives_s=lives_s, **changes)
+        return self.delivery_as(message_id, self.sent[message_id], lives_s=lives_s, **changes)
 
-    def handed_as(self, message_id: str, message: LoggedMessage, /, *, lives_s: float = 60, **changes: Any) -> Origin:
+    def delivery_as(self, message_id: str, message: LoggedMessage, /, *, lives_s: float = 60, **changes: Any) -> Origin:
         """Work on this message as if it had been sent under this id."""
         row = message.row
         ends = datetime.now(UTC) + timedelta(seconds=lives_s)
@@ -218,7 +218,7 @@ class House:
         request = QueryRequest(origin=origin, queries=queries)
         return QueryReply.model_validate_json(await self.door.query(caller, request.model_dump_json().encode()))
 
-    async def found(self, caller: str, origin: Origin, query: MemoryQuery) -> QueryResult:
+    async def answer(self, caller: str, origin: Origin, query: MemoryQuery) -> QueryResult:
         """The answer to a query that is allowed."""
         reply = await self.query(caller, origin, query)
         assert reply.refusal is None, reply.refusal
@@ -235,13 +235,13 @@ class House:
         request = CommitRequest(origin=origin, reads=reads, commit=asked)
         return CommitReply.model_validate_json(await self.door.commit(caller, request.model_dump_json().encode()))
 
-    async def done(self, caller: str, origin: Origin, *, reads: int = 0, **commit: Any) -> CommitReply:
+    async def apply(self, caller: str, origin: Origin, *, reads: int = 0, **commit: Any) -> CommitReply:
         """The reply to a commit that is applied."""
         reply = await self.commit(caller, origin, reads=reads, **commit)
         assert reply.status == "done", reply.refusal
         return reply
 
-    async def refused(
+    async def refusal(
         self, caller: str, origin: Origin, code: str, *queries: MemoryQuery, reads: int = 0, **commit: Any
     ) -> Refusal:
         """The refusal of queries, or of a commit: for `code`, and with one leaf in the audit log that says so."""
@@ -265,7 +265,7 @@ class House:
 
     async def report(self, project: str, query: AuditQuery) -> dict[str, Any]:
         """What the audit log is asked, answered."""
-        found = await self.found("router", self.standing(project), query)
+        found = await self.answer("router", self.standing(project), query)
         assert found.report is not None
         return found.report
 
@@ -281,24 +281,24 @@ class House:
     async def routed(self, project: str, task: str) -> str:
         """A task that the router handed to the manager: the message's id."""
         message = Outgoing(type=ROUTED, data={"task_id": task})
-        return (await self.done("router", self.standing(project, task), messages=(message,))).message_ids[0]
+        return (await self.apply("router", self.standing(project, task), messages=(message,))).message_ids[0]
 
     async def reported(self, project: str, task: str) -> str:
         """An outcome that somebody reported of a task: the id of the manager's message, which carries no version."""
         message = Outgoing(type=REPORTED, data={"task_id": task})
-        return (await self.done("router", self.standing(project, task), messages=(message,))).message_ids[0]
+        return (await self.apply("router", self.standing(project, task), messages=(message,))).message_ids[0]
 
     async def delegated(self, project: str, task: str) -> str:
         """A task that the manager has a record of and handed to the developer: the message's id."""
         routed = await self.routed(project, task)
         write = Write(store="tasks", id=task, body=task_body(task))
         message = Outgoing(type=DELEGATED, data={"task_id": task})
-        done = await self.done("manager", self.handed(routed), writes=(write,), messages=(message,))
+        done = await self.apply("manager", self.delivery(routed), writes=(write,), messages=(message,))
         return done.message_ids[0]
 
     async def body(self, project: str, store: str, record_id: str) -> dict[str, Any] | None:
         """A record's body, None when there is none."""
-        items = (await self.found("router", self.standing(project), Get(store=store, id=record_id))).items
+        items = (await self.answer("router", self.standing(project), Get(store=store, id=record_id))).items
         return items[0].body if items else None
 
     async def _leaves(self, origin: Origin, caller: str, rule: str) -> int:

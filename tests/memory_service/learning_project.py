@@ -40,7 +40,7 @@ async def learn(
 
     If they are `joint`, the action names the decision.
     """
-    origin = house.handed(await house.delegated(project, task))
+    origin = house.delivery(await house.delegated(project, task))
     reads, sources = 0, []
     if searches:
         sources = await reading(house, origin)
@@ -59,7 +59,7 @@ async def learn(
     if joint:
         action["decision_id"] = made.data["decision_id"]
     worked = Outgoing(type=WORKED, data={"task_id": task, "text": "done"})
-    done = await house.done(
+    done = await house.apply(
         "developer",
         origin,
         reads=reads,
@@ -69,10 +69,10 @@ async def learn(
         ),
         messages=(made, worked),
     )
-    at_manager = house.handed(done.message_ids[1])
+    at_manager = house.delivery(done.message_ids[1])
     session = {"session_id": f"{task}-s", "summary": "the runbook was followed"}
     plan = {"plan_id": f"{task}-p", "task_id": task, "text": "follow the runbook"}
-    await house.done(
+    await house.apply(
         "manager",
         at_manager,
         writes=(
@@ -92,7 +92,7 @@ async def learn(
 
 async def reading(house: House, origin: Origin) -> list[dict[str, Any]]:
     """The sources of who searches for the repair and decides on what is found."""
-    found = await house.found("developer", origin, SEARCH)
+    found = await house.answer("developer", origin, SEARCH)
     return [{"store": each.store, "id": each.id, "version": each.version} for each in found.items]
 
 
@@ -110,7 +110,7 @@ async def wish(house: House, project: str, kind: str, **item: Any) -> str:
     """What a person wishes to be taken back or put back, done: its id."""
     wish_id = new_id()
     body = {"kind": kind, "reason": "it is wrong", **item}
-    await house.done(
+    await house.apply(
         "router", house.standing(project, principal=PERSON), writes=(Write(store="quarantines", id=wish_id, body=body),)
     )
     return wish_id

@@ -50,7 +50,7 @@ class ServiceDriver:
 
     async def manager(self, task_id: str, *, late: bool = False) -> Memory:
         sent = self._house.reported if late else self._house.routed
-        return self._of("manager", self._house.handed(await sent(self.project, task_id)))
+        return self._of("manager", self._house.delivery(await sent(self.project, task_id)))
 
     def _of(self, caller: str, origin: Origin) -> Memory:
         return Memory(self._answer, caller, origin, datetime.now(UTC))

@@ -27,7 +27,7 @@ async def erase(house: House, project: str, scope: str, what: str, **more: Any) 
     erasure_id = new_id()
     body = {"scope": scope, "what": what, "reason": "asked for", **more}
     origin = house.standing(project, principal=PERSON)
-    await house.done("router", origin, writes=(Write(store="erasures", id=erasure_id, body=body),))
+    await house.apply("router", origin, writes=(Write(store="erasures", id=erasure_id, body=body),))
     done = await house.body(project, "erasures", erasure_id)
     assert done is not None
     assert done["state"] == "erased"
@@ -82,7 +82,7 @@ async def test_a_source_is_gone_from_every_table_with_what_rests_on_it(house: Ho
         assert not await connection.fetchval(
             "SELECT count(*) FROM vectors WHERE project = $1 AND id LIKE $2 || '%'", project, document
         )
-    found = await house.found("router", house.standing(project, principal=PERSON), SEARCH)
+    found = await house.answer("router", house.standing(project, principal=PERSON), SEARCH)
     assert [each.body["text"] for each in found.items] == [GOOD]
 
 
@@ -99,7 +99,7 @@ async def test_a_task_is_gone_and_the_proofs_hold(house: House, project: str) ->
     report = await house.verify(project)
     assert report["ok"], report["broken"]
     assert report["erased"] > 0
-    log = await house.found("router", house.standing(project), LogAfter(after=0, kinds=("tasks", "decisions")))
+    log = await house.answer("router", house.standing(project), LogAfter(after=0, kinds=("tasks", "decisions")))
     assert not [each for each in log.items if task in json.dumps(each.body["data"])]
     async with house.superuser() as connection:
         referring = "SELECT count(*) FROM logged_messages WHERE project = $1 AND task_id = $2 AND records IS NOT NULL"
@@ -119,7 +119,7 @@ async def test_a_whole_project_is_gone_and_no_other(house: House, project: str) 
     assert (await house.verify(f"{project}-b"))["ok"]
     # And begins anew.
     await ingest(house, project, GOOD)
-    assert (await house.found("router", house.standing(project, principal=PERSON), SEARCH)).items
+    assert (await house.answer("router", house.standing(project, principal=PERSON), SEARCH)).items
 
 
 async def test_the_past_says_what_is_gone(house: House, project: str) -> None:
@@ -127,19 +127,19 @@ async def test_the_past_says_what_is_gone(house: House, project: str) -> None:
     commit = await commit_of(house, project, "documents", document)
     await erase(house, project, "source", "runbook.md")
     origin = house.standing(project, principal=PERSON)
-    then = await house.found("router", origin, Get(store="documents", id=document, as_of=commit))
+    then = await house.answer("router", origin, Get(store="documents", id=document, as_of=commit))
     assert then.items == ()
     assert [(each.store, each.id, each.version) for each in then.erased] == [("documents", document, 1)]
-    listed = await house.found("router", origin, List(store="chunks", as_of=commit))
+    listed = await house.answer("router", origin, List(store="chunks", as_of=commit))
     assert [each.id for each in listed.erased] == [f"{document}-00000"]
 
 
 async def test_what_it_was_merely_shown_to_stays_unless_asked_for(house: House, project: str) -> None:
     await ingest(house, project, POISON)
-    origin = house.handed(await house.delegated(project, new_id()))
-    await house.found("developer", origin, SEARCH)
+    origin = house.delivery(await house.delegated(project, new_id()))
+    await house.answer("developer", origin, SEARCH)
     plan = {"attempt_id": "a", "tried": "nothing", "error_message": ""}
-    await house.done("developer", origin, reads=1, writes=(Write(store="attempts", id="a", body=plan),))
+    await house.apply("developer", origin, reads=1, writes=(Write(store="attempts", id="a", body=plan),))
     done = await erase(house, project, "source", "runbook.md")
     assert done["shown_to"] == 1
     assert all(await there(house, project, ("attempts", "a")))
@@ -177,11 +177,13 @@ async def test_it_is_for_administrators_and_of_what_there_is(house: House, proje
     await ingest(house, project, GOOD)
     body = {"scope": "source", "what": "runbook.md", "reason": "asked for"}
     task = await house.delegated(project, new_id())
-    await house.refused("developer", house.handed(task), "store", writes=(Write(store="erasures", id="e", body=body),))
+    await house.refusal(
+        "developer", house.delivery(task), "store", writes=(Write(store="erasures", id="e", body=body),)
+    )
     origin = house.standing(project, principal=PERSON)
     for scope, what in (("source", "other.md"), ("task", "none"), ("project", f"{project}-b")):
         write = Write(store="erasures", id=new_id(), body={"scope": scope, "what": what, "reason": "x"})
-        await house.refused("router", origin, "not_found", writes=(write,))
+        await house.refusal("router", origin, "not_found", writes=(write,))
 
 
 async def test_a_leaf_that_lost_its_content_without_an_erasure_is_found(house: House, project: str) -> None:
@@ -202,7 +204,7 @@ async def test_what_stands_beside_the_erased_is_still_vouched_for(house: House, 
     task, other = new_id(), new_id()
     origin = house.standing(project)
     bodies = ({"name": "a", "task_id": task}, {"name": "b", "task_id": other})
-    await house.done(
+    await house.apply(
         "memory", origin, writes=tuple(Write(store="entities", id=each["name"], body=each) for each in bodies)
     )
     await erase(house, project, "task", task)
@@ -219,7 +221,7 @@ async def test_what_stood_beside_the_erased_can_be_erased_as_well(house: House, 
     """The first erasure vouches for the second record, and the second one takes that back for this record alone."""
     task, other, third = new_id(), new_id(), new_id()
     bodies = [{"name": name, "task_id": about} for name, about in (("a", task), ("b", other), ("c", third))]
-    await house.done(
+    await house.apply(
         "memory",
         house.standing(project),
         writes=tuple(Write(store="entities", id=each["name"], body=each) for each in bodies),
@@ -246,7 +248,7 @@ async def test_what_comes_about_a_task_while_it_is_erased_stays_in_the_log(
 
     async def meanwhile(self: Erasures, *given: Any) -> None:
         plan = Write(store="plans", id="p", body={"text": "x"})
-        await house.refused("router", house.standing(project, task), "store", writes=(plan,))
+        await house.refusal("router", house.standing(project, task), "store", writes=(plan,))
         await house.routed(project, task)
         await house.sequencer.once()
         await wipe(self, *given)
@@ -265,7 +267,7 @@ async def test_a_store_forgets_what_is_older_than_its_term(house: House, project
     assert days
     for name in ("old", "new"):
         origin = house.standing(project, principal=PERSON)
-        await house.done(
+        await house.apply(
             "router", origin, writes=(Write(store="webhook_deliveries", id=name, body={"n": MARK + name}),)
         )
     async with house.superuser() as connection:
@@ -283,13 +285,13 @@ async def test_a_store_forgets_what_is_older_than_its_term(house: House, project
 async def test_what_changes_while_it_is_found_too_old_is_looked_at_again_later(house: House, project: str) -> None:
     """An erasure by age is nobody's request: whatever stands in its way must not end the process."""
     write = Write(store="webhook_deliveries", id="old", body={"n": MARK})
-    await house.done("router", house.standing(project, principal=PERSON), writes=(write,))
+    await house.apply("router", house.standing(project, principal=PERSON), writes=(write,))
     async with house.superuser() as connection:
         await connection.execute("UPDATE records SET at = at - interval '999 days' WHERE project = $1", project)
 
     async def changed() -> None:
         again = Write(store="webhook_deliveries", id="old", body={"n": new_id()}, expect=1)
-        await house.done("router", house.standing(project, principal=PERSON), writes=(again,))
+        await house.apply("router", house.standing(project, principal=PERSON), writes=(again,))
 
     large = LargeActs(house.database, policy(), house.committer)
     await Erasures(house.database, policy(), house.committer, Influence(house.database), changed, large).age()
@@ -363,7 +365,7 @@ async def test_what_is_too_much_to_be_followed_is_refused_and_not_done_in_part(
         ),
     }
     origin = house.standing(project, principal=PERSON)
-    await house.refused("router", origin, "too_much", writes=(wishes[module],))
+    await house.refusal("router", origin, "too_much", writes=(wishes[module],))
     assert await there(house, project, ("documents", document)) == [True]
 
 

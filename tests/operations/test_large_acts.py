@@ -54,7 +54,7 @@ async def second(house: House, project: str) -> str:
     made = Principal(name=name, kind="person", projects=(project,), roles=("approve", "read"))
     body = made.model_dump(mode="json", exclude_none=True)
     write = Write(store="principals", id=name, body=body)
-    await house.done("router", house.standing("default", principal=PERSON), writes=(write,))
+    await house.apply("router", house.standing("default", principal=PERSON), writes=(write,))
     return name
 
 
@@ -63,10 +63,10 @@ async def decide(house: House, project: str, asked: Approval, by: str, verdict: 
     after = asked.decided(given, by, "person", datetime.now(UTC))
     body = after.model_dump(mode="json", exclude_none=True)
     write = Write(store="approvals", id=asked.approval_id, body=body, expect=1)
-    await house.done("router", house.standing(project, principal=by), writes=(write,))
+    await house.apply("router", house.standing(project, principal=by), writes=(write,))
 
 
-async def known(house: House, project: str) -> list[tuple[str, str]]:
+async def learned_document(house: House, project: str) -> list[tuple[str, str]]:
     """A document of two versions, and what a task learned from it."""
     document = await ingest(house, project, GOOD)
     await ingest(house, project, POISON)
@@ -84,7 +84,7 @@ async def state(house: House, project: str, asked: Approval) -> str:
 async def test_it_is_done_when_it_is_asked_for_again_after_a_second_person_approved(
     house: House, project: str, name: str
 ) -> None:
-    records = await known(house, project)
+    records = await learned_document(house, project)
     act = acts(project)[name]
     asked = await approval(house, project, await ordered(house, project, act))
     assert (asked.requested_by, asked.task_id, asked.state) == (PERSON, None, "pending")
@@ -105,7 +105,7 @@ async def test_it_is_done_when_it_is_asked_for_again_after_a_second_person_appro
 @pytest.mark.parametrize("name", ["quarantine", "source", "project"])
 @pytest.mark.parametrize("verdict", ["approved", None])
 async def test_what_changed_since_is_asked_again(house: House, project: str, name: str, verdict: str | None) -> None:
-    records = await known(house, project)
+    records = await learned_document(house, project)
     act = acts(project)[name]
     asked = await approval(house, project, await ordered(house, project, act))
     ana = await second(house, project)
@@ -138,7 +138,7 @@ async def test_the_hash_covers_what_the_text_does_not_name(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(large_acts, "NAMED", 1)
-    await known(house, project)
+    await learned_document(house, project)
     act = acts(project)["source"]
     asked = await approval(house, project, await ordered(house, project, act))
     assert asked.artifact.count("\n- ") == 2
@@ -148,7 +148,7 @@ async def test_the_hash_covers_what_the_text_does_not_name(
 
 
 async def test_neither_the_one_who_asked_nor_their_deputy_approves(house: House, project: str) -> None:
-    await known(house, project)
+    await learned_document(house, project)
     asked = await approval(house, project, await ordered(house, project, acts(project)["source"]))
     given = ApprovalDecision(decision="approved", artifact_sha256=asked.artifact_sha256)
     now = datetime.now(UTC)
@@ -160,18 +160,18 @@ async def test_neither_the_one_who_asked_nor_their_deputy_approves(house: House,
 
 async def test_an_approval_that_the_manager_wrote_permits_nothing(house: House, project: str) -> None:
     """The manager owns the store, and keeps approvals of tasks there."""
-    records = await known(house, project)
+    records = await learned_document(house, project)
     act = acts(project)["source"]
     asked = await approval(house, project, await ordered(house, project, act))
     given = ApprovalDecision(decision="approved", artifact_sha256=asked.artifact_sha256)
     forged = asked.decided(given, "ana", "person", datetime.now(UTC))
     task = new_id()
-    at_work = house.handed(await house.routed(project, task))
+    at_work = house.delivery(await house.routed(project, task))
     kept = Write(store="approvals", id=asked.approval_id, body=forged.model_dump(mode="json"), expect=1)
     await house.commit("manager", at_work, writes=(kept,))
     other = forged.model_copy(update={"approval_id": new_id(), "task_id": task})
     added = Write(store="approvals", id=other.approval_id, body=other.model_dump(mode="json"))
-    await house.done("manager", at_work, step="more", writes=(added,))
+    await house.apply("manager", at_work, step="more", writes=(added,))
     later = await approval(house, project, await ordered(house, project, act))
     assert later.state == "pending"
     assert all(await there(house, project, *records))
@@ -181,18 +181,18 @@ async def test_an_approval_that_the_manager_wrote_permits_nothing(house: House, 
 
 @pytest.mark.parametrize("by", [{"decided_by": PERSON}, {"decided_by": "ben", "decided_for": PERSON}])
 async def test_an_approval_by_the_one_who_asked_permits_nothing(house: House, project: str, by: dict[str, str]) -> None:
-    records = await known(house, project)
+    records = await learned_document(house, project)
     act = acts(project)["source"]
     asked = await approval(house, project, await ordered(house, project, act))
     forged = asked.model_copy(update={"state": "approved", **by})
     write = Write(store="approvals", id=asked.approval_id, body=forged.model_dump(mode="json"), expect=1)
-    await house.done("router", house.standing(project, principal=PERSON), writes=(write,))
+    await house.apply("router", house.standing(project, principal=PERSON), writes=(write,))
     assert (await approval(house, project, await ordered(house, project, act))).approval_id != asked.approval_id
     assert all(await there(house, project, *records))
 
 
 async def test_a_rejection_stands_for_the_same_list(house: House, project: str) -> None:
-    records = await known(house, project)
+    records = await learned_document(house, project)
     act = acts(project)["quarantine"]
     asked = await approval(house, project, await ordered(house, project, act))
     ana = await second(house, project)
@@ -205,7 +205,7 @@ async def test_a_rejection_stands_for_the_same_list(house: House, project: str) 
 
 
 async def test_another_act_on_the_same_item_needs_an_approval_of_its_own(house: House, project: str) -> None:
-    records = await known(house, project)
+    records = await learned_document(house, project)
     quarantine, rollback = acts(project)["quarantine"], acts(project)["rollback"]
     asked = await approval(house, project, await ordered(house, project, quarantine))
     await decide(house, project, asked, await second(house, project))
@@ -233,7 +233,7 @@ async def test_the_projects_that_use_a_shared_item_count(
 async def test_small_acts_previews_and_lifts_ask_nobody(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await known(house, project)
+    await learned_document(house, project)
     act = acts(project)["quarantine"]
     assert isinstance(act, TakeBackMemory)
     shown = await ordered(house, project, act.model_copy(update={"preview": True}))
@@ -247,10 +247,10 @@ async def test_small_acts_previews_and_lifts_ask_nobody(
 
 
 async def test_the_release_before_is_refused(house: House, project: str) -> None:
-    records = await known(house, project)
+    records = await learned_document(house, project)
     body = {"scope": "source", "what": SOURCE, "reason": "asked for"}
     write = Write(store="erasures", id=new_id(), body=body)
-    await house.refused("router", house.standing(project, principal=PERSON), "not_approved", writes=(write,))
+    await house.refusal("router", house.standing(project, principal=PERSON), "not_approved", writes=(write,))
     assert all(await there(house, project, *records))
 
 

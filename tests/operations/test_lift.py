@@ -66,12 +66,12 @@ async def test_what_was_rolled_back_as_well_stays_out(house: House, project: str
 async def test_what_was_under_way_is_put_back_too(house: House, project: str) -> None:
     document = await ingest(house, project, POISON)
     task = new_id()
-    origin = house.handed(await house.delegated(project, task))
+    origin = house.delivery(await house.delegated(project, task))
     worked = worked_on(task, await reading(house, origin))
-    done = await house.done("developer", origin, reads=1, messages=(worked,))
+    done = await house.apply("developer", origin, reads=1, messages=(worked,))
     first = await wish(house, project, "quarantine", store="documents", id=document)
     plan = Write(store="plans", id=task, body={"plan_id": task, "task_id": task, "text": "drop it"})
-    await house.done("manager", house.handed(done.message_ids[0]), writes=(plan,))
+    await house.apply("manager", house.delivery(done.message_ids[0]), writes=(plan,))
     assert await there(house, project, ("plans", task)) == [False]
     await wish(house, project, "lift", id=first)
     assert await there(house, project, ("plans", task)) == [True]
@@ -102,10 +102,10 @@ async def test_of_a_shared_item_goes_on_where_it_was_interrupted(
     if not lifts:
         # What was learned of a version that came after the wish is none of its business.
         await ingest(house, "shared", f"{GOOD} {project}", source=f"{project}.md")
-        reader = house.handed(await house.delegated(project, new_id()))
-        await house.found("developer", reader, Get(store="documents", id=shared))
+        reader = house.delivery(await house.delegated(project, new_id()))
+        await house.answer("developer", reader, Get(store="documents", id=shared))
         attempt = Write(store="attempts", id="later", body={"attempt_id": "later", "tried": "it", "error_message": ""})
-        await house.done("developer", reader, reads=1, writes=(attempt,))
+        await house.apply("developer", reader, reads=1, writes=(attempt,))
     await again(house)
     assert await there(house, project, *learned.values()) == [lifts] * len(learned)
     if not lifts:
@@ -118,14 +118,14 @@ async def test_takes_out_behind_what_a_killed_process_did_not(
     """A message carried it into a commit, and the process ended before that was taken out."""
     document = await ingest(house, project, POISON)
     task = new_id()
-    origin = house.handed(await house.delegated(project, task))
+    origin = house.delivery(await house.delegated(project, task))
     worked = worked_on(task, await reading(house, origin))
-    done = await house.done("developer", origin, reads=1, messages=(worked,))
+    done = await house.apply("developer", origin, reads=1, messages=(worked,))
     await wish(house, project, "quarantine", store="documents", id=document)
     plan = Write(store="plans", id=task, body={"plan_id": task, "task_id": task, "text": "drop it"})
     with monkeypatch.context() as patch:
         patch.setattr(TakeBacks, "follow", killed)
-        await house.commit("manager", house.handed(done.message_ids[0]), writes=(plan,))
+        await house.commit("manager", house.delivery(done.message_ids[0]), writes=(plan,))
     assert await there(house, project, ("plans", task)) == [True]
     await again(house)
     assert await there(house, project, ("plans", task)) == [False]

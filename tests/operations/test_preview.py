@@ -41,7 +41,7 @@ async def test_it_counts_what_the_take_back_then_does(house: House, project: str
 
     take_back_id, reply = await commanded(house, project, kind, document, preview=False)
     assert reply.refusal is None, reply.refusal
-    found = await house.found(
+    found = await house.answer(
         "router", house.standing(project, principal=PERSON), Get(store="quarantines", id=take_back_id)
     )
     done = TakenBack.model_validate(found.items[0].body)

@@ -27,7 +27,7 @@ FIRST, SECOND, WIDE = "first@48", "second@48", "wide@2500"
 QUESTION = "pump seal"
 
 
-class Hashed:
+class WordModel:
     """A model of its own: each word has a direction that no other gives it. `secret` is what it may not be told."""
 
     is_remote = False
@@ -58,7 +58,7 @@ class Hashed:
 
 
 @asynccontextmanager
-async def housed(urls: Any, first: EmbeddingModel, made: dict[str, EmbeddingModel]) -> AsyncIterator[House]:
+async def run_house(urls: Any, first: EmbeddingModel, made: dict[str, EmbeddingModel]) -> AsyncIterator[House]:
     house = House(urls)
     house.search.use(first, None)
 
@@ -82,7 +82,7 @@ async def housed(urls: Any, first: EmbeddingModel, made: dict[str, EmbeddingMode
 
 @pytest.fixture
 def models() -> dict[str, EmbeddingModel]:
-    return {name: Hashed(name) for name in (FIRST, SECOND, WIDE)}
+    return {name: WordModel(name) for name in (FIRST, SECOND, WIDE)}
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ async def urls(server: Any) -> Any:
 
 @pytest.fixture
 async def house(urls: Any, models: dict[str, EmbeddingModel]) -> AsyncIterator[House]:
-    async with housed(urls, models[FIRST], models) as made:
+    async with run_house(urls, models[FIRST], models) as made:
         yield made
 
 
@@ -118,27 +118,27 @@ async def ingest(house: House, project: str, given: tuple[Document, ...]) -> Non
     assert reply.refusal is None, reply.refusal
 
 
-async def found(house: House, project: str, text: str = QUESTION, k: int = 20, **more: Any) -> list[Any]:
+async def search_hits(house: House, project: str, text: str = QUESTION, k: int = 20, **more: Any) -> list[Any]:
     """Id and cosine of what is found, best first."""
     query = HybridSearch(store="chunks", text=text, k=k, **more)
-    items = (await house.found("router", house.standing(project), query)).items
+    items = (await house.answer("router", house.standing(project), query)).items
     return [(item.id, round((item.scores or {})["cosine"], 5)) for item in items]
 
 
-async def asked(house: House, act: str, model: str | None = None, **more: Any) -> QueryReply:
+async def request_reembed(house: House, act: str, model: str | None = None, **more: Any) -> QueryReply:
     origin = house.standing("default", principal="administrator")
     return await house.query("router", origin, Reembed(act=act, model=model, **more))  # type: ignore[arg-type]
 
 
-async def done(house: House, act: str = "status", model: str | None = None, **more: Any) -> dict[str, Any]:
-    reply = await asked(house, act, model, **more)
+async def report_of(house: House, act: str = "status", model: str | None = None, **more: Any) -> dict[str, Any]:
+    reply = await request_reembed(house, act, model, **more)
     assert reply.refusal is None, reply.refusal
     return reply.found[0].report or {}
 
 
 async def complete(house: House) -> dict[str, Any]:
     async with asyncio.timeout(120):
-        while (report := await done(house))["state"] == "filling":  # noqa: ASYNC110 - another task fills
+        while (report := await report_of(house))["state"] == "filling":  # noqa: ASYNC110 - another task fills
             await asyncio.sleep(0.01)
     return report
 
@@ -152,7 +152,7 @@ async def meanings(house: House, project: str) -> dict[str, int]:
     return {row["model"]: row["n"] for row in rows}
 
 
-async def forgotten(house: House, project: str, model: str) -> None:
+async def wait_until_deleted(house: House, project: str, model: str) -> None:
     async with asyncio.timeout(120):
         while model in await meanings(house, project):  # noqa: ASYNC110 - another task forgets
             await asyncio.sleep(0.01)
@@ -164,29 +164,29 @@ async def test_a_model_is_changed_and_changed_back_and_answers_are_those_of_a_fr
 ) -> None:
     await ingest(house, project, documents(6))
     await ingest(house, "shared", documents(2, 50))
-    before = await found(house, project)
-    assert (await done(house, "begin", f"{model}"))["other"] == model
+    before = await search_hits(house, project)
+    assert (await report_of(house, "begin", f"{model}"))["other"] == model
     await ingest(house, project, documents(2, 6))
     report = await complete(house)
     assert (report["state"], report["vectors"], report["of"], report["refused"]) == ("ready", 50, 50, 0)
-    grown = await found(house, project)
-    assert (await done(house, "switch"))["active"] == model
-    switched = await found(house, project)
+    grown = await search_hits(house, project)
+    assert (await report_of(house, "switch"))["active"] == model
+    switched = await search_hits(house, project)
     fresh = f"{project}-fresh"
     await ingest(house, fresh, documents(8))
-    assert [cosine for _, cosine in await found(house, fresh)] == [cosine for _, cosine in switched]
+    assert [cosine for _, cosine in await search_hits(house, fresh)] == [cosine for _, cosine in switched]
     assert await by_meaning(house, fresh) == await by_meaning(house, project) != []
     assert switched != grown != before
-    assert (await done(house))["state"] == "kept"
+    assert (await report_of(house))["state"] == "kept"
     await ingest(house, project, documents(1, 8))
-    assert (await done(house, "rollback"))["active"] == FIRST
+    assert (await report_of(house, "rollback"))["active"] == FIRST
     assert await meanings(house, project) == {FIRST: 45, model: 45}
     again = f"{project}-again"
     await ingest(house, again, documents(9))
     assert await by_meaning(house, again) == await by_meaning(house, project)
-    assert (await done(house, "switch"))["active"] == model
-    assert (await done(house, "drop"))["state"] == "none"
-    await forgotten(house, project, FIRST)
+    assert (await report_of(house, "switch"))["active"] == model
+    assert (await report_of(house, "drop"))["state"] == "none"
+    await wait_until_deleted(house, project, FIRST)
     assert await by_meaning(house, again) == await by_meaning(house, project)
     report = await house.verify("default")
     assert report["ok"], report["broken"]
@@ -194,7 +194,7 @@ async def test_a_model_is_changed_and_changed_back_and_answers_are_those_of_a_fr
 
 async def by_meaning(house: House, project: str) -> list[Any]:
     query = VectorSearch(store="chunks", text=QUESTION, k=30)
-    items = (await house.found("router", house.standing(project), query)).items
+    items = (await house.answer("router", house.standing(project), query)).items
     return [(item.body["source"], item.body["text"], round((item.scores or {})["cosine"], 5)) for item in items]
 
 
@@ -210,7 +210,7 @@ async def test_every_answer_meanwhile_is_whole_and_of_one_model(
     wanted = [f"seal of pump {n}" for n in range(4)]
 
     def ranking(model: EmbeddingModel, text: str) -> tuple[Any, ...]:
-        assert isinstance(model, Hashed)
+        assert isinstance(model, WordModel)
         by = {key: round(float(model.vector(said) @ model.vector(text)), 4) for key, said in texts.items()}
         return tuple(sorted(by.values(), reverse=True)[:30])
 
@@ -222,7 +222,7 @@ async def test_every_answer_meanwhile_is_whole_and_of_one_model(
         read = 0
         while not over.is_set():
             query = VectorSearch(store="chunks", text=wanted[(n + read) % 4], k=30)
-            items = (await house.found("router", house.standing(project), query)).items
+            items = (await house.answer("router", house.standing(project), query)).items
             # A cached answer takes no turn of the event loop.
             await asyncio.sleep(0.005)
             if n:
@@ -246,12 +246,12 @@ async def test_every_answer_meanwhile_is_whole_and_of_one_model(
         readers = [group.create_task(read(n)) for n in range(3)]
         group.create_task(write())
         for model in (SECOND, WIDE):
-            await done(house, "begin", model)
+            await report_of(house, "begin", model)
             await complete(house)
-            await done(house, "switch")
-            await done(house, "rollback")
-            await done(house, "switch")
-            await done(house, "drop")
+            await report_of(house, "switch")
+            await report_of(house, "rollback")
+            await report_of(house, "switch")
+            await report_of(house, "drop")
         over.set()
     assert seen == set(models)
     assert sum(reader.result() for reader in readers) > 30
@@ -268,9 +268,9 @@ async def test_what_was_embedded_before_the_change_is_embedded_again(
         if step.vectors and not changed:
             changed = True
             assert list(step.vectors[0].embeddings) == [FIRST]
-            await done(house, "begin", SECOND)
+            await report_of(house, "begin", SECOND)
             await complete(house)
-            await done(house, "switch")
+            await report_of(house, "switch")
         return await apply(self, step)
 
     monkeypatch.setattr(Committer, "apply", late)
@@ -278,14 +278,14 @@ async def test_what_was_embedded_before_the_change_is_embedded_again(
     monkeypatch.undo()
     assert changed
     assert await meanings(house, project) == {FIRST: 15, SECOND: 15}
-    assert len(await found(house, project)) == 15
+    assert len(await search_hits(house, project)) == 15
 
 
 async def test_a_model_that_goes_while_a_commit_asks_it_is_not_taken_for_one_that_fails(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ingest(house, project, documents(2))
-    await done(house, "begin", SECOND)
+    await report_of(house, "begin", SECOND)
     await complete(house)
     of, gone = EmbeddingPipeline.of, False
 
@@ -295,8 +295,8 @@ async def test_a_model_that_goes_while_a_commit_asks_it_is_not_taken_for_one_tha
         nonlocal gone
         if texts and model == SECOND and not gone:  # the episodic tier asks for no texts
             gone = True
-            await done(house, "drop")
-            await done(house, "begin", WIDE)
+            await report_of(house, "drop")
+            await report_of(house, "begin", WIDE)
             await complete(house)
         return await of(self, project, texts, *args, model=model)
 
@@ -315,9 +315,9 @@ async def test_commits_while_the_model_is_changed_do_not_hold_it_up_after_it_has
     house: House, project: str, models: dict[str, EmbeddingModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     second, turn, n = models[SECOND], house.models.switch, 100
-    assert isinstance(second, Hashed)
+    assert isinstance(second, WordModel)
     await ingest(house, project, documents(2))
-    await done(house, "begin", SECOND)
+    await report_of(house, "begin", SECOND)
     await complete(house)
 
     async def failing(texts: Sequence[str]) -> None:
@@ -335,7 +335,7 @@ async def test_commits_while_the_model_is_changed_do_not_hold_it_up_after_it_has
         return await turn(leaves)
 
     monkeypatch.setattr(house.models, "switch", busy)
-    assert (await done(house, "switch"))["active"] == SECOND
+    assert (await report_of(house, "switch"))["active"] == SECOND
 
 
 async def test_a_change_whose_answer_is_lost_is_found_out_by_itself(
@@ -352,13 +352,13 @@ async def test_a_change_whose_answer_is_lost_is_found_out_by_itself(
 
     async def until(field: str, value: str) -> None:
         async with asyncio.timeout(60):
-            while (await done(house)).get(field) != value:  # noqa: ASYNC110 - another task finds it out
+            while (await report_of(house)).get(field) != value:  # noqa: ASYNC110 - another task finds it out
                 await asyncio.sleep(0.01)
 
     for act, model, field, value in (("begin", SECOND, "state", "ready"), ("switch", None, "active", SECOND)):
         with monkeypatch.context() as patch:
             patch.setattr(house.models, "_changing", unheard)
-            refusal = (await asked(house, act, model)).refusal
+            refusal = (await request_reembed(house, act, model)).refusal
         assert refusal is not None
         assert refusal.kind == "transient"
         await until(field, value)
@@ -368,17 +368,17 @@ async def test_a_change_whose_answer_is_lost_is_found_out_by_itself(
 
 async def test_what_is_deleted_or_erased_or_written_again_has_no_vector_of_either(house: House, project: str) -> None:
     await ingest(house, project, documents(4))
-    await done(house, "begin", SECOND)
+    await report_of(house, "begin", SECOND)
     await complete(house)
     await ingest(house, project, (Document(source="0.md", text="One seal."),))
     assert await meanings(house, project) == {FIRST: 16, SECOND: 16}
     erase = Write(store="erasures", id="e-1", body=Erase(scope="source", what="1.md", reason="asked").model_dump())
-    await house.done("router", house.standing(project, principal="administrator"), writes=(erase,))
+    await house.apply("router", house.standing(project, principal="administrator"), writes=(erase,))
     assert await meanings(house, project) == {FIRST: 11, SECOND: 11}
     everything = Write(
         store="erasures", id="e-2", body=Erase(scope="project", what=project, reason="asked").model_dump()
     )
-    await house.done("router", house.standing(project, principal="administrator"), writes=(everything,))
+    await house.apply("router", house.standing(project, principal="administrator"), writes=(everything,))
     assert await meanings(house, project) == {}
     assert (await complete(house))["state"] == "ready"
 
@@ -386,17 +386,17 @@ async def test_what_is_deleted_or_erased_or_written_again_has_no_vector_of_eithe
 async def test_what_a_model_may_not_be_told_is_reported_and_found_by_its_words(
     urls: Any, project: str, models: dict[str, EmbeddingModel]
 ) -> None:
-    models[SECOND] = Hashed(SECOND, secret=1)
-    async with housed(urls, models[FIRST], models) as house:
+    models[SECOND] = WordModel(SECOND, secret=1)
+    async with run_house(urls, models[FIRST], models) as house:
         await ingest(house, project, documents(2))
-        await done(house, "begin", SECOND)
+        await report_of(house, "begin", SECOND)
         report = await complete(house)
         assert (report["state"], report["vectors"], report["of"], report["refused"]) == ("ready", 0, 10, 10)
         assert report["refused_records"][0] | {"id": ""} == {
             "project": project, "store": "chunks", "id": "", "reason": "label",
         }  # fmt: skip
-        await done(house, "switch")
-        hits = await found(house, project, vector_weight=0.0)
+        await report_of(house, "switch")
+        hits = await search_hits(house, project, vector_weight=0.0)
         assert len(hits) == 10
         assert {cosine for _, cosine in hits} == {0.0}
 
@@ -407,8 +407,8 @@ async def test_a_model_that_fails_meanwhile_fails_no_write_and_is_asked_again(
     monkeypatch.setattr("counterpoint.memory.operations.reembedding._RETRY_S", (0.01,))
     await ingest(house, project, documents(2))
     second, fails = models[SECOND], True
-    assert isinstance(second, Hashed)
-    await done(house, "begin", SECOND)
+    assert isinstance(second, WordModel)
+    await report_of(house, "begin", SECOND)
     await complete(house)
 
     async def failing(texts: Sequence[str]) -> None:
@@ -419,7 +419,7 @@ async def test_a_model_that_fails_meanwhile_fails_no_write_and_is_asked_again(
     await ingest(house, project, documents(1, 2))
     assert (await meanings(house, project))[FIRST] == 15
     async with asyncio.timeout(60):
-        while (report := await done(house))["problem"] is None:  # noqa: ASYNC110 - another task fills
+        while (report := await report_of(house))["problem"] is None:  # noqa: ASYNC110 - another task fills
             await asyncio.sleep(0.01)
     assert (report["state"], report["vectors"], report["problem"]) == ("filling", 10, "the provider is away")
     fails = False
@@ -432,7 +432,7 @@ async def test_what_does_not_fit_is_refused_and_the_same_again_is_no_second_chan
     await ingest(house, project, documents(3))
 
     async def refused(act: str, model: str | None = None) -> tuple[str, str]:
-        refusal = (await asked(house, act, model)).refusal
+        refusal = (await request_reembed(house, act, model)).refusal
         assert refusal is not None
         return refusal.code, refusal.problems[0].problem if refusal.problems else ""
 
@@ -444,11 +444,11 @@ async def test_what_does_not_fit_is_refused_and_the_same_again_is_no_second_chan
         assert await refused(act) == ("not_found", "there is no other model")
     held = asyncio.Event()
     second = models[SECOND]
-    assert isinstance(second, Hashed)
-    await done(house, "begin", SECOND)
+    assert isinstance(second, WordModel)
+    await report_of(house, "begin", SECOND)
     await complete(house)
-    await done(house, "drop")
-    await forgotten(house, project, SECOND)
+    await report_of(house, "drop")
+    await wait_until_deleted(house, project, SECOND)
 
     async def holding(texts: Sequence[str]) -> None:
         if texts != ["ready?"]:
@@ -456,20 +456,20 @@ async def test_what_does_not_fit_is_refused_and_the_same_again_is_no_second_chan
 
     second.before = holding
     await ingest(house, project, documents(13, 3))
-    await done(house, "begin", SECOND)
-    assert (await done(house, "begin", SECOND))["state"] == "filling"
+    await report_of(house, "begin", SECOND)
+    assert (await report_of(house, "begin", SECOND))["state"] == "filling"
     assert (await refused("switch"))[1] == f"80 records have no vector of {SECOND} yet"
     assert (await refused("begin", WIDE))[0] == "conflict"
     assert (await refused("rollback"))[0] == "conflict"
     assert (await refused("drop", WIDE))[0] == "not_found"
     held.set()
     await complete(house)
-    await done(house, "switch")
+    await report_of(house, "switch")
     assert await refused("begin", FIRST) == ("conflict", f"{FIRST} is the previous model: roll back to it")
     assert (await refused("switch"))[0] == "conflict"
     lead = {"name": "lead", "kind": "person", "projects": [project], "roles": ["operate", "read"]}
     write = Write(store="principals", id="l" * 64, body=lead)
-    await house.done("router", house.standing("default", principal="administrator"), writes=(write,))
+    await house.apply("router", house.standing("default", principal="administrator"), writes=(write,))
     reply = await house.query("router", house.standing(project, principal="lead"), Reembed(act="drop"))
     assert reply.refusal is not None
     assert (reply.refusal.code, reply.refusal.needed) == ("role", "the role operate in all projects")
@@ -484,18 +484,18 @@ async def test_what_does_not_fit_is_refused_and_the_same_again_is_no_second_chan
 async def test_a_house_without_a_vector_takes_the_model_of_its_settings_and_another_keeps_its_own(
     urls: Any, project: str, models: dict[str, EmbeddingModel]
 ) -> None:
-    async with housed(urls, models[FIRST], models):
+    async with run_house(urls, models[FIRST], models):
         pass
-    async with housed(urls, models[SECOND], models) as house:
-        assert (await done(house))["active"] == SECOND
+    async with run_house(urls, models[SECOND], models) as house:
+        assert (await report_of(house))["active"] == SECOND
         await ingest(house, project, documents(1))
-        await done(house, "begin", WIDE)
+        await report_of(house, "begin", WIDE)
         await complete(house)
-        await done(house, "switch")
-    async with housed(urls, models[FIRST], models) as house:
-        report = await done(house)
+        await report_of(house, "switch")
+    async with run_house(urls, models[FIRST], models) as house:
+        report = await report_of(house)
         assert (report["active"], report["other"], report["state"]) == (WIDE, SECOND, "kept")
-        assert len(await found(house, project)) == 5
+        assert len(await search_hits(house, project)) == 5
 
 
 @pytest.mark.parametrize("model", [SECOND, WIDE])
@@ -505,19 +505,19 @@ async def test_a_large_project_has_an_index_of_the_other_model_before_the_switch
     monkeypatch.setattr("counterpoint.memory.operations.reembedding.EXACT_ROWS", 10)
     house.search._exact_rows = 10
     await ingest(house, project, documents(60))
-    await done(house, "begin", model)
+    await report_of(house, "begin", model)
     assert (await complete(house))["unindexed"] == [project]
-    refusal = (await asked(house, "switch")).refusal
+    refusal = (await request_reembed(house, "switch")).refusal
     assert refusal is not None
     assert (refusal.code, refusal.problems[0].field) == ("conflict", "unindexed")
     assert await index_projects(urls.owner, 10) == [project]
-    assert (await done(house))["unindexed"] == []
+    assert (await report_of(house))["unindexed"] == []
     for act in ("switch", "rollback", "switch"):
-        await done(house, act)
+        await report_of(house, act)
         query = VectorSearch(store="chunks", text=f"{QUESTION} {act}", k=10)
-        answer = await house.found("router", house.standing(project), query)
+        answer = await house.answer("router", house.standing(project), query)
         assert (answer.plan, len(answer.items)) == ("indexed", 10)
-    await done(house, "drop")
+    await report_of(house, "drop")
     assert await index_projects(urls.owner, 10) == []
     async with house.superuser() as connection:
         left = await connection.fetchval("SELECT count(*) FROM pg_class WHERE starts_with(relname, 'meanings_of_')")

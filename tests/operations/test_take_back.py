@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from commit.test_retention import forgotten
+from commit.test_retention import expire
 from memory_service.house import PERSON, House, decision, task_body
 from memory_service.learning_project import GOOD, POISON, ingest, learn, reading, there, wish, worked_on
 from memory_service.leaves import leaf_bodies
@@ -31,7 +31,7 @@ async def resting(
     house: House, project: str, store: str, record: str, version: int = 1
 ) -> dict[tuple[str, str, int], int]:
     query = Dependents(store=store, id=record, version=version)
-    found = await house.found("router", house.standing(project, principal=PERSON), query)
+    found = await house.answer("router", house.standing(project, principal=PERSON), query)
     if found.report is None:
         return {}
     radius = MemoryRadius.model_validate(found.report)
@@ -78,12 +78,12 @@ class TestTheRadius:
     async def test_says_what_was_named_and_what_was_only_shown(self, house: House, project: str) -> None:
         document = await ingest(house, project, POISON)
         learned = await learn(house, project, new_id())
-        shown = house.handed(await house.delegated(project, new_id()))
-        await house.found("developer", shown, VectorSearch(store="chunks", text="repair the orders pipeline", k=3))
+        shown = house.delivery(await house.delegated(project, new_id()))
+        await house.answer("developer", shown, VectorSearch(store="chunks", text="repair the orders pipeline", k=3))
         made = decision(project=project)
-        await house.done("developer", shown, reads=1, messages=(made,))
+        await house.apply("developer", shown, reads=1, messages=(made,))
         person = house.standing(project, principal=PERSON)
-        found = await house.found("router", person, Dependents(store="documents", id=document, shown=True))
+        found = await house.answer("router", person, Dependents(store="documents", id=document, shown=True))
         cited = {each["id"]: each["cited"] for each in found.report["items"]} if found.report else {}
         assert cited[learned["plan"][1]] is True
         assert cited[made.data["decision_id"]] is False
@@ -97,7 +97,7 @@ class TestTheRadius:
         assert await resting(house, project, "documents", document)
         async with house.superuser() as connection:
             await connection.execute("UPDATE read_sets SET at = now() - interval '8 days' WHERE project = $1", project)
-        await forgotten(house, project, 10**6)
+        await expire(house, project, 10**6)
         async with house.superuser() as connection:
             assert await connection.fetchval("SELECT count(*) FROM messages WHERE project = $1", project) == 0
         assert (*learned["plan"], 1) in await resting(house, project, "documents", document)
@@ -128,7 +128,7 @@ class TestTheRadius:
                 learned["attempt"][1],
             )
         origin = house.standing(project, principal=PERSON)
-        found = await house.found("router", origin, Dependents(store="documents", id=document, limit=100_000))
+        found = await house.answer("router", origin, Dependents(store="documents", id=document, limit=100_000))
         assert found.report is not None
         assert found.report["truncated"]
         assert len(found.report["items"]) > 1000
@@ -150,9 +150,9 @@ class TestTheRadius:
         assert same == document
         await wish(house, "shared", "quarantine", store="documents", id=document)
         assert all(await there(house, project, ("documents", document)))
-        own = house.handed(await house.delegated(project, new_id()))
-        await house.found("developer", own, Get(store="documents", id=document))
-        await house.done("developer", own, reads=1, messages=(decision(project=project),))
+        own = house.delivery(await house.delegated(project, new_id()))
+        await house.answer("developer", own, Get(store="documents", id=document))
+        await house.apply("developer", own, reads=1, messages=(decision(project=project),))
         for each in learned:
             assert not any(await there(house, each, *learned[each].values()))
 
@@ -172,7 +172,7 @@ class TestAQuarantine:
         assert all(await there(house, project, *kept.values(), ("tasks", poisoned)))
         person = house.standing(project, principal=PERSON)
         for query in (List(store="attempts"), VectorSearch(store="attempts", text=poisoned), Line(task_id=poisoned)):
-            found = await house.found("router", person, query)
+            found = await house.answer("router", person, query)
             assert not any(poisoned in each.id for each in found.items)
         done = await house.body(project, "quarantines", wish_id)
         assert done is not None
@@ -190,33 +190,33 @@ class TestAQuarantine:
         wish_id = await wish(house, project, "quarantine", store="documents", id=document)
         await wish(house, project, "lift", id=wish_id)
         assert {each: await house.body(project, *each) for each in learned.values()} == before
-        found = await house.found(
+        found = await house.answer(
             "router", house.standing(project, principal=PERSON), VectorSearch(store="chunks", text=POISON)
         )
         assert [each.body["text"] for each in found.items] == [POISON]
         origin = house.standing(project, principal=PERSON)
         again = Write(store="quarantines", id=new_id(), body={"kind": "lift", "id": wish_id, "reason": "again"})
-        await house.refused("router", origin, "conflict", writes=(again,))
+        await house.refusal("router", origin, "conflict", writes=(again,))
         # What was put back is wrong again when what it was made of is.
         assert (*learned["attempt"], 3) in await resting(house, project, "documents", document)
 
     async def test_makes_who_has_read_it_begin_again(self, house: House, project: str) -> None:
         document = await ingest(house, project, POISON)
-        origin = house.handed(await house.delegated(project, new_id()))
+        origin = house.delivery(await house.delegated(project, new_id()))
         search = VectorSearch(store="chunks", text="repair the orders pipeline")
-        assert (await house.found("developer", origin, search)).items
+        assert (await house.answer("developer", origin, search)).items
         await wish(house, project, "quarantine", store="documents", id=document)
         reply = await house.commit("developer", origin, reads=1, messages=(decision(project=project),))
         assert reply.refusal is not None
         assert reply.refusal.kind == "conflict"
         anew = origin.model_copy(update={"run": 1})
-        assert not (await house.found("developer", anew, search)).items
-        await house.done("developer", anew, reads=1, messages=(decision(project=project),))
+        assert not (await house.answer("developer", anew, search)).items
+        await house.apply("developer", anew, reads=1, messages=(decision(project=project),))
 
     async def test_of_a_shared_item_makes_readers_elsewhere_begin_again(self, house: House, project: str) -> None:
         document = await ingest(house, "shared", f"{POISON} {project}", source=f"{project}.md")
-        origin = house.handed(await house.delegated(project, new_id()))
-        await house.found("developer", origin, Get(store="documents", id=document))
+        origin = house.delivery(await house.delegated(project, new_id()))
+        await house.answer("developer", origin, Get(store="documents", id=document))
         await wish(house, "shared", "quarantine", store="documents", id=document)
         reply = await house.commit("developer", origin, reads=1, messages=(decision(project=project),))
         assert reply.refusal is not None
@@ -226,15 +226,15 @@ class TestAQuarantine:
     async def test_reaches_what_was_under_way(self, house: House, project: str, restarted: bool) -> None:
         document = await ingest(house, project, POISON)
         task = new_id()
-        origin = house.handed(await house.delegated(project, task))
+        origin = house.delivery(await house.delegated(project, task))
         worked = worked_on(task, await reading(house, origin))
-        done = await house.done("developer", origin, reads=1, messages=(worked,))
+        done = await house.apply("developer", origin, reads=1, messages=(worked,))
         await wish(house, project, "quarantine", store="documents", id=document)
         if restarted:
             house.restart()
             await house.remember()
         plan = Write(store="plans", id=f"{task}-p", body={"plan_id": f"{task}-p", "task_id": task, "text": "drop it"})
-        await house.done("manager", house.handed(done.message_ids[0]), writes=(plan,))
+        await house.apply("manager", house.delivery(done.message_ids[0]), writes=(plan,))
         assert await house.body(project, "plans", f"{task}-p") is None
 
     async def test_reaches_what_is_committed_at_the_same_moment(self, house: House, project: str) -> None:
@@ -253,19 +253,19 @@ class TestAQuarantine:
         """Their records stay: who reads one of them must not begin again for ever."""
         document = await ingest(house, project, POISON)
         task = new_id()
-        origin = house.handed(await house.delegated(project, task))
+        origin = house.delivery(await house.delegated(project, task))
         worked = worked_on(task, await reading(house, origin))
-        done = await house.done("developer", origin, reads=1, messages=(worked,))
+        done = await house.apply("developer", origin, reads=1, messages=(worked,))
         waits = Write(store="tasks", id=task, body=task_body(task, "input_required"), expect=1)
-        await house.done("manager", house.handed(done.message_ids[0]), writes=(waits,))
+        await house.apply("manager", house.delivery(done.message_ids[0]), writes=(waits,))
         await wish(house, project, "quarantine", store="documents", id=document)
-        outcome = house.handed(await house.reported(project, task))
-        (known,) = (await house.found("manager", outcome, Get(store="tasks", id=task))).items
+        outcome = house.delivery(await house.reported(project, task))
+        (known,) = (await house.answer("manager", outcome, Get(store="tasks", id=task))).items
         ended = Write(store="tasks", id=task, body=task_body(task, "completed"), expect=known.version)
         lesson = Write(store="plans", id=f"{task}-p", body={"plan_id": f"{task}-p", "task_id": task, "text": "drop it"})
         source = {"store": "tasks", "id": task, "version": known.version}
         made = decision("manager", task_id=task, project=project, sources=[source])
-        await house.done("manager", outcome, reads=1, writes=(ended, lesson), messages=(made,))
+        await house.apply("manager", outcome, reads=1, writes=(ended, lesson), messages=(made,))
         assert (await house.body(project, "tasks", task) or {})["state"] == "completed"
         assert await house.body(project, "plans", f"{task}-p") is None
 
@@ -274,8 +274,8 @@ class TestAQuarantine:
         learned = await learn(house, project, new_id())
         await wish(house, project, "quarantine", store="documents", id=document)
         store, record = learned["summary"]
-        origin = house.handed(await house.routed(project, new_id()))
-        reply = await house.done("manager", origin, writes=(Write(store=store, id=record, body={"summary": "new"}),))
+        origin = house.delivery(await house.routed(project, new_id()))
+        reply = await house.apply("manager", origin, writes=(Write(store=store, id=record, body={"summary": "new"}),))
         assert reply.versions == {f"{store}/{record}": 3}
         assert (await house.body(project, store, record) or {})["summary"] == "new"
         await ingest(house, project, GOOD)
@@ -287,7 +287,7 @@ class TestAQuarantine:
         write = Write(store="quarantines", id=new_id(), body=body)
         for caller in ("developer", "manager"):
             task = await (house.delegated if caller == "developer" else house.routed)(project, new_id())
-            await house.refused(caller, house.handed(task), "store", writes=(write,))
+            await house.refusal(caller, house.delivery(task), "store", writes=(write,))
         assert all(await there(house, project, ("documents", document)))
 
     async def test_of_nothing_and_of_what_is_nobodys_lesson_is_refused(self, house: House, project: str) -> None:
@@ -297,7 +297,7 @@ class TestAQuarantine:
         for store, record in (("documents", "doc-none"), ("tasks", task), ("documents", other), ("nothing", "x")):
             body = {"kind": "quarantine", "store": store, "id": record, "reason": "wrong"}
             origin = house.standing(project, principal=PERSON)
-            await house.refused(
+            await house.refusal(
                 "router", origin, "not_found", writes=(Write(store="quarantines", id=new_id(), body=body),)
             )
         assert all(await there(house, f"{project}-b", ("documents", other)))
@@ -331,7 +331,7 @@ class TestARollback:
         assert not any(await there(house, project, *bad.values()))
         assert all(await there(house, project, *good.values()))
         search = VectorSearch(store="chunks", text="restart the worker")
-        found = await house.found("router", house.standing(project, principal=PERSON), search)
+        found = await house.answer("router", house.standing(project, principal=PERSON), search)
         assert [each.body["text"] for each in found.items] == [GOOD]
         assert (await house.verify(project))["ok"]
 
@@ -361,9 +361,9 @@ class TestARollback:
         document = await ingest(house, project, GOOD)
         await ingest(house, project, POISON)
         origin = house.standing(project, principal=PERSON)
-        (before,) = (await house.found("router", origin, Get(store="documents", id=document))).items
+        (before,) = (await house.answer("router", origin, Get(store="documents", id=document))).items
         await wish(house, project, "rollback", store="documents", id=document, version=2)
-        (after,) = (await house.found("router", origin, Get(store="documents", id=document))).items
+        (after,) = (await house.answer("router", origin, Get(store="documents", id=document))).items
         assert (after.version, after.label, after.integrity, after.author) == (
             3,
             before.label,
@@ -402,8 +402,8 @@ class TestThatNobodyHeardOf:
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch, applied: bool
     ) -> None:
         document = await ingest(house, project, POISON)
-        origin = house.handed(await house.delegated(project, new_id()))
-        await house.found("developer", origin, VectorSearch(store="chunks", text="repair the orders pipeline", k=3))
+        origin = house.delivery(await house.delegated(project, new_id()))
+        await house.answer("developer", origin, VectorSearch(store="chunks", text="repair the orders pipeline", k=3))
         await self.lost(house, project, document, monkeypatch, applied=applied)
 
         async def rests() -> str:

@@ -63,7 +63,7 @@ class World:
         two = await ingest(self.house, self.project, f"{POISON} At once.", source="two.md")
         await self._task()
         shown = await self.house.delegated(self.project, new_id())
-        await reading(self.house, self.house.handed(shown))
+        await reading(self.house, self.house.delivery(shown))
         self.items = [
             {"store": "documents", "id": one},
             {"store": "documents", "id": one, "version": 2},
@@ -169,17 +169,17 @@ async def test_a_lift_is_nothing_that_can_be_lifted(house: House, project: str) 
     out = await wish(house, project, "quarantine", store="documents", id=document)
     lifted = await wish(house, project, "lift", id=out)
     again = Write(store="quarantines", id=new_id(), body={"kind": "lift", "id": lifted, "reason": "again"})
-    await house.refused("router", house.standing(project, principal=PERSON), "not_found", writes=(again,))
+    await house.refusal("router", house.standing(project, principal=PERSON), "not_found", writes=(again,))
 
 
 async def test_what_was_only_shown_is_left_alone(house: House, project: str) -> None:
     document = await ingest(house, project, POISON)
     used = await learn(house, project, new_id())
-    origin = house.handed(await house.delegated(project, new_id()))
+    origin = house.delivery(await house.delegated(project, new_id()))
     await reading(house, origin)
     made = decision(project=project)
     attempt = Write(store="attempts", id="own", body={"attempt_id": "own", "tried": "it", "error_message": ""})
-    await house.done("developer", origin, reads=1, messages=(made,), writes=(attempt,))
+    await house.apply("developer", origin, reads=1, messages=(made,), writes=(attempt,))
     await wish(house, project, "quarantine", store="documents", id=document)
     assert not any(await there(house, project, *used.values()))
     assert all(await there(house, project, ("attempts", "own"), ("decisions", made.data["decision_id"])))
@@ -189,13 +189,13 @@ async def test_a_candidate_is_quoted_and_not_used(house: House, project: str) ->
     """A stop shows where to look further. Nothing that follows rests on that; but it is erased with what it quotes."""
     document = await ingest(house, project, POISON)
     task = new_id()
-    origin = house.handed(await house.delegated(project, task))
+    origin = house.delivery(await house.delegated(project, task))
     (source,) = await reading(house, origin)
     cited = {**source, "source_path": "runbook.md", "start": 0, "end": 2, "quote": "To", "role": "candidate"}
     stopped = Outgoing(type=WORKED, data={"task_id": task, "outcome": "stopped", "findings": {"citations": [cited]}})
-    done = await house.done("developer", origin, reads=1, messages=(stopped,))
+    done = await house.apply("developer", origin, reads=1, messages=(stopped,))
     plan = Write(store="plans", id=task, body={"plan_id": task, "task_id": task, "text": "wait"})
-    await house.done("manager", house.handed(done.message_ids[0]), writes=(plan,))
+    await house.apply("manager", house.delivery(done.message_ids[0]), writes=(plan,))
     await wish(house, project, "quarantine", store="documents", id=document)
     assert await there(house, project, ("plans", task)) == [True]
     influence = Influence(house.database)
@@ -214,14 +214,14 @@ async def test_a_record_with_sources_of_its_own_rests_on_these(house: House, pro
                                                    "kind": "outcome", "reasoning": "the disk was full"})  # fmt: skip
     reported = Outgoing(type=REPORTED, data={"task_id": task})
     person = house.standing(project, task, principal=PERSON)
-    message = (await house.done("router", person, writes=(said,), messages=(reported,))).message_ids[0]
-    origin = house.handed(message)
-    (record,) = (await house.found("manager", origin, Get(store="tasks", id=task))).items
+    message = (await house.apply("router", person, writes=(said,), messages=(reported,))).message_ids[0]
+    origin = house.delivery(message)
+    (record,) = (await house.answer("manager", origin, Get(store="tasks", id=task))).items
     fix = {"attempt_id": "fix", "task_id": task, "tried": "freed the disk", "error_message": "",
            "sources": [{"store": "actions", "id": "said", "version": 1}]}  # fmt: skip
     source = {"store": "tasks", "id": task, "version": record.version}
     made = decision("manager", task_id=task, project=project, sources=[source])
-    await house.done(
+    await house.apply(
         "manager", origin, reads=1, messages=(made,), writes=(Write(store="attempts", id="fix", body=fix),)
     )
     await wish(house, project, "quarantine", store="documents", id=document)
@@ -237,11 +237,11 @@ async def test_what_comes_after_a_shown_page_keeps_its_taint(house: House, proje
         await connection.execute(
             "UPDATE records SET integrity = 0, label = 2 WHERE project = $1 AND store = 'chunks'", project
         )
-    origin = house.handed(await house.delegated(project, new_id()))
+    origin = house.delivery(await house.delegated(project, new_id()))
     await reading(house, origin)
     attempt = Write(store="attempts", id="own", body={"attempt_id": "own", "tried": "it", "error_message": ""})
-    await house.done("developer", origin, reads=1, writes=(attempt,))
-    (kept,) = (await house.found("router", house.standing(project), Get(store="attempts", id="own"))).items
+    await house.apply("developer", origin, reads=1, writes=(attempt,))
+    (kept,) = (await house.answer("router", house.standing(project), Get(store="attempts", id="own"))).items
     assert (kept.integrity, kept.label) == (0, 2)
 
 
@@ -253,7 +253,7 @@ async def test_the_past_shows_each_record_once_as_it_stood(house: House, project
     person = house.standing(project, principal=PERSON)
 
     async def stood(as_of: str) -> list[str]:
-        found = await house.found("router", person, List(store=store, as_of=as_of, limit=10))
+        found = await house.answer("router", person, List(store=store, as_of=as_of, limit=10))
         return [each.id for each in found.items]
 
     learned_at = await commit_of(house, project, store, record)
@@ -273,7 +273,7 @@ async def test_who_follows_the_record_finds_what_was_put_back(house: House, proj
     count = Cypher(query="MATCH (a:Action) RETURN count(a)")
 
     async def actions() -> Any:
-        return (await house.found("router", person, count)).report
+        return (await house.answer("router", person, count)).report
 
     before = await actions()
     out = await wish(house, project, "quarantine", store="documents", id=document)

@@ -61,10 +61,10 @@ def hits(level: str) -> float:
 
 
 async def ask(house: House, project: str, query: MemoryQuery = SEARCH) -> QueryResult:
-    return await house.found("router", house.standing(project), query)
+    return await house.answer("router", house.standing(project), query)
 
 
-def said(found: QueryResult) -> list[tuple[str, int]]:
+def ids_and_versions(found: QueryResult) -> list[tuple[str, int]]:
     return sorted((item.id, item.version) for item in found.items)
 
 
@@ -99,7 +99,7 @@ async def test_a_second_answer_is_the_same_and_says_so(house: House, project: st
     assert again.model_copy(update=same) == first.model_copy(update=same)
     await put(house, project, "a", 2, "waited")
     changed = await ask(house, project, query)
-    assert (changed.cache, said(changed)) == ("miss", [("a", 2)])
+    assert (changed.cache, ids_and_versions(changed)) == ("miss", [("a", 2)])
 
 
 async def test_what_is_not_kept_says_off(house: House, project: str) -> None:
@@ -136,13 +136,13 @@ async def test_another_project_clearance_or_task_has_answers_of_its_own(house: H
     assert len({await keys(each, task) for each in (grant, *owned)}) == 4
     # Where the task makes no difference they share one.
     assert len({await keys(each, SEARCH) for each in owned}) == 1
-    assert said(await ask(house, project)) == [("a", 1), ("b", 1)]
+    assert ids_and_versions(await ask(house, project)) == [("a", 1), ("b", 1)]
     answers = house.answers
     looked = await answers.lookup(low, (SEARCH,))
     assert not looked.answers
     found = await house.queries.answer(low, (SEARCH,))
     answers.keep(looked, (SEARCH,), found)
-    assert said(found[0]) == [("b", 1)]
+    assert ids_and_versions(found[0]) == [("b", 1)]
 
 
 async def test_what_was_read_from_the_cache_is_in_the_read_set(house: House) -> None:
@@ -152,7 +152,7 @@ async def test_what_was_read_from_the_cache_is_in_the_read_set(house: House) -> 
     memories = []
     for cache in ("miss", "hit"):
         origin = house.standing(project)
-        found = await house.found("router", origin, SEARCH)
+        found = await house.answer("router", origin, SEARCH)
         assert found.cache == cache
         memories.append(house.authority.reads.of(("router", origin.message_id, origin.fence, origin.run), 1))
     assert memories[0] == memories[1]
@@ -165,7 +165,7 @@ async def test_a_shared_record_moves_the_answers_of_all(house: House, project: s
     assert (await ask(house, project, query)).items == ()
     assert (await ask(house, project, query)).cache == "hit"
     await put(house, "shared", query.id, 1, "a provider", store="providers")
-    assert said(await ask(house, project, query)) == [(query.id, 1)]
+    assert ids_and_versions(await ask(house, project, query)) == [(query.id, 1)]
 
 
 async def test_what_was_put_late_by_who_read_before_a_commit_is_never_shown(house: House, project: str) -> None:
@@ -177,7 +177,7 @@ async def test_what_was_put_late_by_who_read_before_a_commit_is_never_shown(hous
     await put(house, project, "a", 2, "waited")
     answers.keep(looked, (SEARCH,), before)
     for _ in range(2):
-        assert said(await ask(house, project)) == [("a", 2)]
+        assert ids_and_versions(await ask(house, project)) == [("a", 2)]
 
 
 async def test_nothing_is_kept_while_a_commit_is_under_way(house: House, project: str) -> None:
@@ -198,7 +198,7 @@ async def test_nothing_is_kept_while_a_commit_is_under_way(house: House, project
             "UPDATE records SET version = 2, commit_id = gen_random_uuid(), seq = seq + 1000 WHERE project = $1",
             project,
         )
-    assert said(await ask(house, project)) == [("a", 2)]
+    assert ids_and_versions(await ask(house, project)) == [("a", 2)]
 
 
 async def test_without_a_confirmed_lease_the_record_is_asked(house: House, project: str) -> None:
@@ -275,7 +275,7 @@ async def test_a_quarantined_item_is_served_by_neither_level(house: House, tmp_p
         assert (await ask(house, project)).cache == "hit"
         wish = {"kind": "quarantine", "reason": "it was wrong", "store": "attempts", "id": "a"}
         origin = house.standing(project, principal=PERSON)
-        await house.done("router", origin, writes=(Write(store="quarantines", id=new_id(), body=wish),))
+        await house.apply("router", origin, writes=(Write(store="quarantines", id=new_id(), body=wish),))
         assert (await ask(house, project)).items == ()
         house.restart()
         assert (await ask(house, project)).items == ()
@@ -317,7 +317,7 @@ async def test_what_stands_in_valkey_can_neither_be_read_nor_changed_there(
                 raw.set(one, wrong)
                 raw.set(other, wrong if wrong != entries[other] else entries[one])
                 house.restart()
-                assert said(await ask(house, project)) == [("a", 1), ("b", 1)]
+                assert ids_and_versions(await ask(house, project)) == [("a", 1), ("b", 1)]
                 assert len((await ask(house, project, wide)).items) == 1
                 assert far is house.far
                 await far.written()
@@ -333,7 +333,7 @@ async def test_valkey_killed_while_running_is_a_miss_and_is_used_again_when_it_i
         await far.written()
         await server.kill()
         house.restart()
-        assert said(await ask(house, project)) == [("a", 1)]
+        assert ids_and_versions(await ask(house, project)) == [("a", 1)]
         await far.written()
         await server.start()
         house.restart()
@@ -354,7 +354,7 @@ async def test_a_full_valkey_is_still_read(house: House, project: str, tmp_path:
             raw.config_set("maxmemory-policy", "noeviction")
             raw.config_set("maxmemory", 1)
             more = SEARCH.model_copy(update={"k": 2})
-            assert said(await ask(house, project, more)) == [("a", 1)]
+            assert ids_and_versions(await ask(house, project, more)) == [("a", 1)]
             await far.written()
             house.restart()
             assert (await ask(house, project)).cache == "hit"
@@ -393,7 +393,7 @@ async def test_a_commit_whose_end_nobody_heard_is_read_from_the_record(house: Ho
     assert await house.epochs.of(project, ["attempts"]) is None
     reply = await house.commits.apply(step)
     assert reply.status in ("done", "replayed")
-    assert said(await ask(house, project)) == [("a", 2)]
+    assert ids_and_versions(await ask(house, project)) == [("a", 2)]
 
 
 async def test_items_are_what_a_reader_would_have_validated(house: House, project: str) -> None:

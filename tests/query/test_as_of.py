@@ -34,7 +34,7 @@ async def commit_of(house: House, project: str, seq: int) -> str:
 async def write(house: House, project: str, record: str, body: dict[str, Any] | None, expect: int) -> str:
     """A version of an entity, written by memory's own hand; its commit."""
     origin = house.standing(project)
-    await house.done("memory", origin, writes=(Write(store="entities", id=record, body=body, expect=expect),))
+    await house.apply("memory", origin, writes=(Write(store="entities", id=record, body=body, expect=expect),))
     async with house.superuser() as connection:
         return str(
             await connection.fetchval(
@@ -44,7 +44,7 @@ async def write(house: House, project: str, record: str, body: dict[str, Any] | 
 
 
 async def stood(house: House, project: str, query: MemoryQuery) -> QueryResult:
-    return await house.found("manager", house.handed(await house.routed(project, new_id())), query)
+    return await house.answer("manager", house.delivery(await house.routed(project, new_id())), query)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -95,8 +95,8 @@ async def test_fields_are_asked_of_what_stood_then(house: House, project: str) -
 
 async def test_a_search_finds_what_was_said_then(house: House, project: str) -> None:
     task = new_id()
-    origin = house.handed(await house.delegated(project, task))
-    await house.done(
+    origin = house.delivery(await house.delegated(project, task))
+    await house.apply(
         "developer",
         origin,
         step="one",
@@ -105,7 +105,7 @@ async def test_a_search_finds_what_was_said_then(house: House, project: str) -> 
     )
     async with house.superuser() as connection:
         commit = await connection.fetchval("SELECT commit_id FROM records WHERE project = $1 AND id = 'a'", project)
-    await house.done(
+    await house.apply(
         "developer", origin, writes=(Write(store="attempts", id="a", body=attempt("renew the certificate"), expect=1),)
     )
     search = HybridSearch(store="attempts", text="open the firewall", as_of=str(commit))
@@ -118,9 +118,9 @@ async def test_a_search_of_the_past_says_when_it_has_not_looked_at_all(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(as_of, "EXACT_ROWS", 2)
-    origin = house.handed(await house.delegated(project, new_id()))
+    origin = house.delivery(await house.delegated(project, new_id()))
     writes = tuple(Write(store="attempts", id=name, body=attempt(f"try {name}")) for name in "abc")
-    await house.done("developer", origin, writes=writes)
+    await house.apply("developer", origin, writes=writes)
     search = VectorSearch(store="attempts", text="try a", as_of="2100-01-01T00:00:00Z")
     found = await stood(house, project, search)
     assert (sorted(each.id for each in found.items), found.partial) == (["b", "c"], True)
@@ -128,17 +128,17 @@ async def test_a_search_of_the_past_says_when_it_has_not_looked_at_all(
 
 async def test_a_line_as_it_was(house: House, project: str) -> None:
     task = new_id()
-    origin = house.handed(await house.delegated(project, task))
+    origin = house.delivery(await house.delegated(project, task))
     commits = []
     for n in range(3):
         body = {"action_id": f"{task}-{n}", "task_id": task, "agent": "developer", "kind": "look", "reasoning": str(n)}
-        await house.done(
+        await house.apply(
             "developer", origin, step=str(n), last=False, writes=(Write(store="actions", id=f"{task}-{n}", body=body),)
         )
         async with house.superuser() as connection:
             commits.append(str(await connection.fetchval("SELECT commit_id FROM records WHERE id = $1", f"{task}-{n}")))
     for n, commit in enumerate(commits):
-        line = await house.found("developer", origin, Line(task_id=task, as_of=commit))
+        line = await house.answer("developer", origin, Line(task_id=task, as_of=commit))
         assert [each.body["reasoning"] for each in line.items] == [str(m) for m in range(n + 1)]
 
 
@@ -146,7 +146,7 @@ async def test_of_another_project_there_is_no_commit(house: House, project: str)
     commit = await write(house, f"{project}-b", "x", {"n": 1}, 0)
     origin = house.standing(project, principal="administrator")
     for moment, code in ((commit, "unknown_commit"), (new_id(), "unknown_commit"), ("yesterday", "invalid")):
-        await house.refused("router", origin, code, List(store="entities", as_of=moment))
+        await house.refusal("router", origin, code, List(store="entities", as_of=moment))
 
 
 async def test_a_time_is_a_moment_too(house: House, project: str) -> None:
@@ -165,7 +165,7 @@ async def test_commits_applied_together_are_moments_apart(house: House, project:
     writes = [(Write(store="entities", id=f"r{n}", body={"n": n}),) for n in range(3)]
     await house.together(
         *(
-            house.done("memory", origin, writes=each)
+            house.apply("memory", origin, writes=each)
             for origin, each in zip(origins, [*writes[:2], (), writes[2]], strict=True)
         )
     )

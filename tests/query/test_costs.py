@@ -67,7 +67,7 @@ async def insert(house: House, project: str, calls: list[ModelCallRecord], label
 
 
 async def report(house: House, project: str, **asked: Any) -> CostReport:
-    found = await house.found("manager", house.handed(await house.routed(project, new_id())), Costs(**asked))
+    found = await house.answer("manager", house.delivery(await house.routed(project, new_id())), Costs(**asked))
     return CostReport.model_validate(found.report)
 
 

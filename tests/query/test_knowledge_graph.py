@@ -81,31 +81,31 @@ async def follow(house: House, project: str) -> None:
 
 
 async def listed(house: House, project: str, store: str, **where: Any) -> list[dict[str, Any]]:
-    found = await house.found("router", house.standing(project, principal=PERSON), List(store=store, where=where))
+    found = await house.answer("router", house.standing(project, principal=PERSON), List(store=store, where=where))
     return [each.body for each in found.items]
 
 
 async def test_a_document_and_a_task_that_mention_the_same_are_neighbours(house: House, project: str) -> None:
     document = await ingest(house, project, PAGE)
     task = new_id()
-    origin = house.handed(await house.routed(project, task))
+    origin = house.delivery(await house.routed(project, task))
     body = task_body(task, "completed", description="orders_ingest.py raised ConnectionError for sftp.carrier.internal")
-    await house.done("manager", origin, writes=(Write(store="tasks", id=task, body=body),))
+    await house.apply("manager", origin, writes=(Write(store="tasks", id=task, body=body),))
     await follow(house, project)
     kinds = {(each["kind"], each["name"]) for each in await listed(house, project, "entities")}
     assert {("dag", "orders_ingest"), ("service", "sftp.carrier.internal"), ("system", "SFTP")} <= kinds
     person = house.standing(project, principal=PERSON)
     start = f"entities/{entity_id(Mention('service', 'sftp.carrier.internal', 1))}"
-    near = await house.found(
+    near = await house.answer(
         "router", person, EdgeWalk(store="relationships", start=(start,), direction="both", depth=1)
     )
     assert {each.body["source"] for each in near.items} == {f"documents/{document}", f"tasks/{task}"}
-    far = await house.found(
+    far = await house.answer(
         "router", person, EdgeWalk(store="relationships", start=(start,), direction="both", depth=2)
     )
     assert len(far.items) > len(near.items)
     assert {each.score for each in far.items} == {1.0, 2.0}
-    by_words = await house.found("router", person, HybridSearch(store="entities", text="carrier", vector_weight=0))
+    by_words = await house.answer("router", person, HybridSearch(store="entities", text="carrier", vector_weight=0))
     assert by_words.items[0].body["name"] == "sftp.carrier.internal"
 
 
@@ -142,7 +142,7 @@ async def test_a_quarantine_takes_the_relationships_and_leaves_the_names(house: 
     await follow(house, project)
     body = {"kind": "quarantine", "store": "documents", "id": document, "reason": "wrong"}
     write = Write(store="quarantines", id=new_id(), body=body)
-    await house.done("router", house.standing(project, principal=PERSON), writes=(write,))
+    await house.apply("router", house.standing(project, principal=PERSON), writes=(write,))
     assert await listed(house, project, "relationships") == []
     assert await listed(house, project, "entities")
     await follow(house, project)
@@ -155,7 +155,7 @@ async def test_an_erasure_takes_names_that_nothing_else_mentions(house: House, p
     await follow(house, project)
     body = {"scope": "source", "what": "one.md", "reason": "asked for"}
     write = Write(store="erasures", id=new_id(), body=body)
-    await house.done("router", house.standing(project, principal=PERSON), writes=(write,))
+    await house.apply("router", house.standing(project, principal=PERSON), writes=(write,))
     await follow(house, project)
     assert [each["name"] for each in await listed(house, project, "entities")] == ["SFTP"]
     assert (await house.verify(project))["ok"]
@@ -167,4 +167,4 @@ async def test_nothing_is_seen_of_another_project(house: House, project: str) ->
     assert await listed(house, project, "entities") == []
     start = f"entities/{entity_id(Mention('system', 'SFTP', 1))}"
     walk = EdgeWalk(store="relationships", start=(start,), direction="both", depth=3)
-    assert not (await house.found("router", house.standing(project, principal=PERSON), walk)).items
+    assert not (await house.answer("router", house.standing(project, principal=PERSON), walk)).items

@@ -58,7 +58,7 @@ async def attempted(house: House, project: str, task: str, count: int, **fields:
             **values,
         )
         write = put("attempts", body.attempt_id, body)
-        await house.done("developer", house.handed(delegated), step=f"{n}", last=False, writes=(write,))
+        await house.apply("developer", house.delivery(delegated), step=f"{n}", last=False, writes=(write,))
     return delegated
 
 
@@ -66,7 +66,7 @@ async def worked(house: House, project: str, task_id: str, delegated: str) -> st
     """All that the developer commits for a task."""
     task = SubmitTask(kind="troubleshoot", description="the nightly job failed", error_message=trace(0))
     message = TaskDelegated(task_id=task_id, project=project, session_id="s", attempt=1, task=task, lane="investigate")
-    commit = await handle_delegated(message, memory_of(house, "developer", house.handed(delegated)))
+    commit = await handle_delegated(message, memory_of(house, "developer", house.delivery(delegated)))
     return str(commit.model_dump())
 
 
@@ -87,8 +87,8 @@ async def test_the_manager_reads_every_attempt_of_a_task(house: House, project: 
     await attempted(house, project, "t-1", 5, error_message="\u00e4" * 140_000, outcome_error=None)
     body = task_body("t-1", project=project, description="why", submitted_by="ops", submitted_at=NOW.isoformat())
     task = Write(store="tasks", id="t-1", body=body, expect=1)
-    await house.done("manager", house.handed(await house.reported(project, "t-1")), writes=(task,))
-    reported = house.handed(await house.reported(project, "t-1"))
+    await house.apply("manager", house.delivery(await house.reported(project, "t-1")), writes=(task,))
+    reported = house.delivery(await house.reported(project, "t-1"))
     dossier = await read_task_history(memory_of(house, "manager", reported), "t-1")
     assert list(dossier.attempts) == [1, 2, 3, 4, 5]
     assert dossier.next_attempt == 6
@@ -102,7 +102,7 @@ async def test_a_walk_that_is_cut_is_truncated(house: House, project: str) -> No
     ]
     for at in range(0, len(edges), 100):
         writes = tuple(put("edges", edge.id, edge) for edge in edges[at : at + 100])
-        await house.done("lineage", house.standing(project), writes=writes)
+        await house.apply("lineage", house.standing(project), writes=writes)
     memory = memory_of(house, "lineage", house.standing(project))
     radius = await blast_radius_of(memory, start, limit=5000)
     assert radius.truncated
@@ -121,7 +121,7 @@ async def test_an_outcome_follows_what_was_proposed_however_long_the_line(house:
         submitted_by_kind="person",
         submitted_at=NOW,
     )
-    await house.done("router", house.standing(project), writes=(put(STORE, task_key("t-1"), submission),))
+    await house.apply("router", house.standing(project), writes=(put(STORE, task_key("t-1"), submission),))
     routed = await house.routed(project, "t-1")
     for n in range(100):
         action = Action(
@@ -133,7 +133,7 @@ async def test_an_outcome_follows_what_was_proposed_however_long_the_line(house:
             at=NOW,
         )
         write = put("actions", action.action_id, action)
-        await house.done("manager", house.handed(routed), step=f"{n}", last=False, writes=(write,))
+        await house.apply("manager", house.delivery(routed), step=f"{n}", last=False, writes=(write,))
     report = ReportOutcome(task_id="t-1", outcome="succeeded")
     memory = memory_of(house, "router", house.standing(project, "t-1"))
     (said,) = (await outcome(memory, report, Reporter("ops", "person"), "reported")).writes

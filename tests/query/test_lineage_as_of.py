@@ -29,17 +29,17 @@ class Reader:
         return reply.found
 
 
-async def told(house: House, project: str, *edges: LineageEdge) -> str:
+async def record_edges(house: House, project: str, *edges: LineageEdge) -> str:
     writes = tuple(Write(store="edges", id=each.id, body=each.model_dump(mode="json")) for each in edges)
-    await house.done("lineage", house.standing(project), writes=writes)
+    await house.apply("lineage", house.standing(project), writes=writes)
     async with house.superuser() as connection:
         where = "project = $1 AND store = 'edges' AND id = $2"
         return str(await connection.fetchval(f"SELECT commit_id FROM records WHERE {where}", project, edges[0].id))
 
 
 async def test_edges_that_came_later_are_left_out(house: House, project: str) -> None:
-    first = await told(house, project, edge(EdgeKind.DATA, FETCH, ORDERS), edge(EdgeKind.DATA, ORDERS, CLEAN))
-    second = await told(house, project, edge(EdgeKind.DATA, ORDERS, REPORT))
+    first = await record_edges(house, project, edge(EdgeKind.DATA, FETCH, ORDERS), edge(EdgeKind.DATA, ORDERS, CLEAN))
+    second = await record_edges(house, project, edge(EdgeKind.DATA, ORDERS, REPORT))
     memory = Reader(house, project)
 
     async def below(as_of: str | None) -> set[str]:
@@ -59,7 +59,7 @@ async def test_edges_that_came_later_are_left_out(house: House, project: str) ->
     ("as_of", "code"), [("yesterday", "invalid"), ("0" * 8 + "-0000-7000-8000-" + "0" * 12, "unknown_commit")]
 )
 async def test_a_moment_that_is_none_is_refused(house: House, project: str, as_of: str, code: str) -> None:
-    await told(house, project, edge(EdgeKind.DATA, FETCH, ORDERS))
+    await record_edges(house, project, edge(EdgeKind.DATA, FETCH, ORDERS))
     with pytest.raises(Permanent) as refused:
         await lineage_of(Reader(house, project), FETCH, as_of=as_of)
     assert refused.value.code == code

@@ -146,7 +146,7 @@ async def test_a_list_is_what_containment_finds(
     assert expected
     found, cursor = list[str](), None
     while cursor is not None or not found:
-        page = await house.found("router", house.standing(big), List(store=store, where=where, limit=7, cursor=cursor))
+        page = await house.answer("router", house.standing(big), List(store=store, where=where, limit=7, cursor=cursor))
         found += [item.id for item in page.items]
         cursor = page.next_cursor
     assert found == expected
@@ -163,15 +163,15 @@ async def test_a_long_value_is_compared_as_a_whole(house: House, project: str, f
                 project, record_id, n, json.dumps({field: value}),
             )  # fmt: skip
     for record_id, value in values.items():
-        found = await house.found("router", house.standing(project), List(store="edges", where={field: value}))
+        found = await house.answer("router", house.standing(project), List(store="edges", where={field: value}))
         assert [item.id for item in found.items] == [record_id]
 
 
 async def test_a_walk_reaches_what_lies_on_the_way(house: House, big: str) -> None:
-    found = await house.found("router", house.standing(big), EdgeWalk(store="edges", start=("node-3",), depth=3))
+    found = await house.answer("router", house.standing(big), EdgeWalk(store="edges", start=("node-3",), depth=3))
     assert [(item.id, item.score) for item in found.items] == [("edges3", 1), ("edges6", 2), ("edges12", 3)]
     up = EdgeWalk(store="edges", start=("node-12",), direction="up", depth=9)
-    found = await house.found("router", house.standing(big), up)
+    found = await house.answer("router", house.standing(big), up)
     assert [item.id for item in found.items] == ["edges6", "edges3"]
 
 
@@ -191,9 +191,9 @@ async def test_a_list_of_a_shared_store_is_in_order_over_both_projects(house: Ho
                 " VALUES ($1, 'entities', $2, 1, $3, 'a test', 1, 2, '{}', gen_random_uuid())",
                 place, f"e-{n}", 10**9 + n,
             )  # fmt: skip
-    found = await house.found("router", house.standing(project), List(store="entities", limit=3))
+    found = await house.answer("router", house.standing(project), List(store="entities", limit=3))
     assert [item.id for item in found.items] == ["e-3", "e-2", "e-1"]
-    rest = await house.found(
+    rest = await house.answer(
         "router", house.standing(project), List(store="entities", limit=3, cursor=found.next_cursor)
     )
     assert [item.id for item in rest.items][:1] == ["e-0"]
@@ -207,5 +207,5 @@ async def test_a_record_of_the_project_goes_before_a_shared_one(house: House, pr
                 " VALUES ($1, 'entities', 'both-' || $2::text, 1, 1, 'a test', 1, 2, '{}', gen_random_uuid())",
                 place, project,
             )  # fmt: skip
-    found = await house.found("router", house.standing(project), Get(store="entities", id=f"both-{project}"))
+    found = await house.answer("router", house.standing(project), Get(store="entities", id=f"both-{project}"))
     assert [item.project for item in found.items] == [project]

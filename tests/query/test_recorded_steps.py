@@ -48,9 +48,9 @@ async def worked(house: House, project: str) -> tuple[list[QueryResult], str, Or
     """A developer's delivery that has read twice, and committed: its answers, its commit, its origin."""
     for n, text in enumerate(TEXTS):
         write = Write(store="attempts", id=f"a{n}", body=attempt(n, text))
-        await house.done("memory", house.standing(project), writes=(write,))
+        await house.apply("memory", house.standing(project), writes=(write,))
     task = new_id()
-    origin = house.handed(await house.delegated(project, task))
+    origin = house.delivery(await house.delegated(project, task))
     answers: list[QueryResult] = []
     for queries in QUERIES:
         reply = await house.query("developer", origin, *queries)
@@ -58,7 +58,7 @@ async def worked(house: House, project: str) -> tuple[list[QueryResult], str, Or
         answers += reply.found
     message = Outgoing(type=WORKED, data={"task_id": task})
     action = Write(store="actions", id=f"act-{task}", body={"task_id": task, "agent": "developer"})
-    await house.done("developer", origin, reads=len(QUERIES), writes=(action,), messages=(message,))
+    await house.apply("developer", origin, reads=len(QUERIES), writes=(action,), messages=(message,))
     return answers, await commit_of(house, project, "actions", f"act-{task}"), origin
 
 
@@ -80,12 +80,12 @@ async def rebuilt(house: House, project: str, commit: str) -> tuple[StepRecord, 
     for request, count in enumerate(step.answers):
         for number in range(count):
             query = RecordedAnswer(commit_id=commit, request=request, number=number)
-            answers.append(await house.found("router", house.standing(project), query))
+            answers.append(await house.answer("router", house.standing(project), query))
     return step, answers
 
 
 async def report(house: House, project: str, query: MemoryQuery) -> Any:
-    return (await house.found("router", house.standing(project), query)).report
+    return (await house.answer("router", house.standing(project), query)).report
 
 
 def context(answer: QueryResult) -> bytes:
@@ -103,7 +103,7 @@ async def test_the_answers_of_a_delivery_are_rebuilt_byte_for_byte(house: House,
     changed = Write(store="attempts", id="a0", body=attempt(0, "the disk was exchanged"), expect=1)
     deleted = Write(store="attempts", id="a1", expect=1)
     another = Write(store="attempts", id="a9", body=attempt(9, "the archive disk is full"))
-    await house.done("memory", house.standing(project), writes=(changed, deleted, another))
+    await house.apply("memory", house.standing(project), writes=(changed, deleted, another))
     step, answers = await rebuilt(house, project, commit)
     assert [context(each) for each in answers] == [context(each) for each in given]
     assert len(given[0].items) == 2
@@ -124,10 +124,10 @@ async def test_an_answer_from_the_cache_is_recorded_as_a_fresh_one(house: House,
     contexts = []
     for _ in range(2):
         task = new_id()
-        origin = house.handed(await house.routed(project, task))
+        origin = house.delivery(await house.routed(project, task))
         (answer,) = (await house.query("manager", origin, QUERIES[0][0])).found
         write = Write(store="plans", id=task, body={"text": "rest"})
-        await house.done("manager", origin, reads=1, writes=(write,))
+        await house.apply("manager", origin, reads=1, writes=(write,))
         async with house.superuser() as connection:
             commit = await connection.fetchval("SELECT commit_id::text FROM records WHERE id = $1", task)
         contexts.append((answer.cache, context(answer), context((await rebuilt(house, project, commit))[1][0])))
@@ -170,25 +170,25 @@ async def test_answers_of_the_release_before_are_read(house: House, project: str
 
 
 async def test_a_report_is_no_difference_but_cannot_be_rebuilt(house: House, project: str) -> None:
-    origin = house.handed(await house.routed(project, new_id()))
+    origin = house.delivery(await house.routed(project, new_id()))
     assert (await house.query("manager", origin, Costs(by="project"))).refusal is None
     plan = Write(store="plans", id="p-1", body={"text": "rest"})
-    await house.done("manager", origin, reads=1, writes=(plan,))
+    await house.apply("manager", origin, reads=1, writes=(plan,))
     step, answers = await rebuilt(house, project, await commit_of(house, project, "plans", "p-1"))
     assert [each.kind for each in problems(step, answers)] == ["report"]
 
 
 async def test_what_an_erasure_keeps_of_a_commit_does_not_differ(house: House, project: str) -> None:
     both = [Write(store="attempts", id=f"a{n}", body=attempt(n, text)) for n, text in enumerate(TEXTS[:2])]
-    await house.done("memory", house.standing(project), writes=tuple(both))
-    origin = house.handed(await house.delegated(project, "t-1"))
+    await house.apply("memory", house.standing(project), writes=tuple(both))
+    origin = house.delivery(await house.delegated(project, "t-1"))
     assert (await house.query("developer", origin, List(store="attempts", limit=5))).refusal is None
     action = Write(store="actions", id="act-1", body={"task_id": "t-1", "agent": "developer"})
-    await house.done("developer", origin, reads=1, writes=(action,))
+    await house.apply("developer", origin, reads=1, writes=(action,))
     commit = await commit_of(house, project, "actions", "act-1")
     assert problems(*await rebuilt(house, project, commit)) == []
     erase = Write(store="erasures", id="e-1", body=Erase(scope="task", what="before-0", reason="asked").model_dump())
-    await house.done("router", house.standing(project, principal="administrator"), writes=(erase,))
+    await house.apply("router", house.standing(project, principal="administrator"), writes=(erase,))
     found = problems(*await rebuilt(house, project, commit))
     assert [(each.kind, each.problem) for each in found] == [("erased", "attempts/a0 at version 1 was erased")]
 
@@ -210,9 +210,9 @@ async def test_a_commit_of_a_release_that_did_not_keep_its_read_set_has_no_answe
 
 
 async def test_a_dead_letter_is_shown_to_those_who_may_read_it(house: House, project: str) -> None:
-    origin = house.handed(await house.routed(project, "t-1"))
+    origin = house.delivery(await house.routed(project, "t-1"))
     letter = DeadLetter(code="malformed", subject=f"tasks.{project}.submitted", body="{}")
-    await house.done("manager", origin, step="dead", dead_letter=letter)
+    await house.apply("manager", origin, step="dead", dead_letter=letter)
     async with house.superuser() as connection:
         commit = await connection.fetchval(
             "SELECT commit_id::text FROM records WHERE project = $1 AND store = 'dead_letters'", project
@@ -221,8 +221,8 @@ async def test_a_dead_letter_is_shown_to_those_who_may_read_it(house: House, pro
         name = f"{'-'.join(roles)}-{project}"
         body = Principal(name=name, kind="person", projects=(project,), roles=roles).model_dump(exclude_none=True)
         created = Write(store="principals", id=name, body=body)
-        await house.done("router", house.standing("default", principal="administrator"), writes=(created,))
-        found = await house.found("router", house.standing(project, principal=name), RecordedStep(commit_id=commit))
+        await house.apply("router", house.standing("default", principal="administrator"), writes=(created,))
+        found = await house.answer("router", house.standing(project, principal=name), RecordedStep(commit_id=commit))
         assert [write.store for write in StepRecord.model_validate(found.report).writes] == stores
 
 

@@ -16,11 +16,11 @@ async def large_tasks(house: House, project: str, count: int, size: int = LARGE)
     for number in range(count):
         body = task_body(f"t{number}", "input_required", context={"log": "x" * size})
         writes = (Write(store="tasks", id=f"t{number}", body=body),)
-        await house.done("manager", house.handed(await house.routed(project, f"t{number}")), writes=writes)
-    return house.handed(await house.routed(project, "reader"))
+        await house.apply("manager", house.delivery(await house.routed(project, f"t{number}")), writes=writes)
+    return house.delivery(await house.routed(project, "reader"))
 
 
-def waiting(**more: Any) -> List:
+def list_waiting(**more: Any) -> List:
     return List(store="tasks", where={"state": "input_required"}, limit=100, **more)
 
 
@@ -28,21 +28,21 @@ async def test_a_page_that_does_not_fit_is_cut_and_its_cursor_leads_to_the_rest(
     reader = await large_tasks(house, project, TASKS)
     shown, pages, cursor = list[str](), 0, None
     while pages == 0 or cursor is not None:
-        page = await house.found("manager", reader, waiting(cursor=cursor))
+        page = await house.answer("manager", reader, list_waiting(cursor=cursor))
         assert page.partial is (page.next_cursor is not None)
         shown += [item.id for item in page.items]
         pages, cursor = pages + 1, page.next_cursor
     assert shown == [f"t{number}" for number in reversed(range(TASKS))]
     assert pages == 2
     write = Write(store="tasks", id="reader", body=task_body("reader"))
-    await house.done("manager", reader, reads=pages, writes=(write,))
+    await house.apply("manager", reader, reads=pages, writes=(write,))
 
 
 async def test_only_what_was_shown_is_read(house: House, project: str) -> None:
     reader = await large_tasks(house, project, TASKS)
-    page = await house.found("manager", reader, waiting())
+    page = await house.answer("manager", reader, list_waiting())
     write = Write(store="tasks", id="reader", body=task_body("reader"))
-    await house.done("manager", reader, reads=1, writes=(write,))
+    await house.apply("manager", reader, reads=1, writes=(write,))
     async with house.superuser() as connection:
         kept = await connection.fetchval(
             "SELECT reads FROM read_sets WHERE project = $1 ORDER BY at DESC LIMIT 1", project
@@ -54,7 +54,7 @@ async def test_only_what_was_shown_is_read(house: House, project: str) -> None:
 
 async def test_of_several_answers_the_longest_are_cut(house: House, project: str) -> None:
     reader = await large_tasks(house, project, TASKS)
-    asked = (Get(store="tasks", id="t0"), waiting(), waiting(ascending=True))
+    asked = (Get(store="tasks", id="t0"), list_waiting(), list_waiting(ascending=True))
     one, whole, few = (await house.query("manager", reader, *asked)).found
     assert (len(one.items), one.partial) == (1, False)
     assert whole.partial
@@ -65,5 +65,5 @@ async def test_of_several_answers_the_longest_are_cut(house: House, project: str
 async def test_single_records_that_do_not_fit_together_are_refused_by_name(house: House, project: str) -> None:
     reader = await large_tasks(house, project, 4, size=350_000)
     asked = (Get(store="tasks", id=f"t{number}") for number in range(4))
-    refusal = await house.refused("manager", reader, "too_large", *asked)
+    refusal = await house.refusal("manager", reader, "too_large", *asked)
     assert refusal.kind == "permanent"

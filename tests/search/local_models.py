@@ -33,7 +33,7 @@ def minilm(folder: Path, *, pooled: bool = False) -> Path:
         ]
     del graph.output[:]
     graph.output.extend(outputs)
-    return kept(folder, model)
+    return save_model(folder, model)
 
 
 def overlap(folder: Path) -> Path:
@@ -64,7 +64,7 @@ def overlap(folder: Path) -> Path:
         [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [1, 1])],
         [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
     )
-    return kept(folder, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10))
+    return save_model(folder, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10))
 
 
 def wrong(folder: Path, *, asks: str = "input_ids", gives: tuple[int | str, ...] = (1, 8), type_: int = 0) -> Path:
@@ -75,10 +75,10 @@ def wrong(folder: Path, *, asks: str = "input_ids", gives: tuple[int | str, ...]
         [helper.make_tensor_value_info(asks, type_ or TensorProto.INT64, list(gives))],
         [helper.make_tensor_value_info("out", TensorProto.FLOAT, list(gives))],
     )
-    return kept(folder, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10))
+    return save_model(folder, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10))
 
 
-def kept(folder: Path, model: onnx.ModelProto) -> Path:
+def save_model(folder: Path, model: onnx.ModelProto) -> Path:
     """The folder with the model and MiniLM's tokenizer in it."""
     folder.mkdir(parents=True)
     onnx.save(model, folder / "model.onnx")

@@ -38,7 +38,7 @@ TEXTS = (
 TYPES = ("python", "markdown", "conversation", "")
 
 
-class Watched:
+class CountingConnection:
     """A connection that counts how often all rows are compared."""
 
     def __init__(self, connection: Connection) -> None:
@@ -53,7 +53,7 @@ class Watched:
         return await self._connection.fetch(statement, *values)
 
 
-class Reading:
+class ReadConnections:
     """Connections to read stores by, and how often one was. `before` is told of each."""
 
     def __init__(self, url: str) -> None:
@@ -82,15 +82,15 @@ class Reading:
 
 
 @pytest.fixture
-def reading(postgres: PostgresUrls) -> Reading:
-    return Reading(postgres.memory)
+def reading(postgres: PostgresUrls) -> ReadConnections:
+    return ReadConnections(postgres.memory)
 
 
 def scope(label: int = 2, project: str = "orders") -> SearchScope:
     return SearchScope(project, ("chunks",), MODEL, label)
 
 
-async def looked(
+async def search_corpus(
     memory: Any,
     held: CorpusCache | None,
     vector: Vectors,
@@ -107,12 +107,12 @@ async def looked(
     return found
 
 
-def shown(found: SearchResult) -> list[Any]:
+def ranking(found: SearchResult) -> list[Any]:
     """Sums are added up in other orders in RAM and in the database; nothing of it is seen."""
     return [(hit.project, hit.id, hit.score, hit.scores) for hit in found.hits]
 
 
-async def filled(owner: Connection, draw: random.Random, rows: int, project: str = "orders") -> None:
+async def fill_store(owner: Connection, draw: random.Random, rows: int, project: str = "orders") -> None:
     for n in range(rows):
         text = " ".join(draw.choices(WORDS, k=6))
         await store(owner, {f"{project}-{n}": text}, project=project, label=draw.randrange(3))
@@ -135,25 +135,27 @@ async def filled(owner: Connection, draw: random.Random, rows: int, project: str
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_what_is_held_is_what_the_database_says_after_every_change(
-    owner: Connection, memory: Connection, reading: Reading, seed: int
+    owner: Connection, memory: Connection, reading: ReadConnections, seed: int
 ) -> None:
     draw = random.Random(seed)
-    await filled(owner, draw, 120)
-    await filled(owner, draw, 30, project="shared")
+    await fill_store(owner, draw, 120)
+    await fill_store(owner, draw, 30, project="shared")
     await use(memory, "orders")
-    held, watched = CorpusCache(reading, searches=1), Watched(memory)
+    held, watched = CorpusCache(reading, searches=1), CountingConnection(memory)
     for turn in range(25):
         await changed(owner, draw, turn)
         rows = [row["row"] for row in await owner.fetch("SELECT row FROM vectors ORDER BY row")]
         of_rows = draw.choice((None, draw.sample(rows, len(rows) // 3)))
         weights = draw.choice((None, fixed(1), fixed(0.5)))
         vector, label, text = unit(draw.randrange(10_000)), draw.randrange(3), draw.choice(TEXTS)
-        wanted = await looked(memory, None, vector, label, weights, of_rows, text=text)
+        wanted = await search_corpus(memory, None, vector, label, weights, of_rows, text=text)
         assert wanted.hits or text == TEXTS[-1]
         # Both the project and what is shared may have to be read first.
         for _ in range(3):
             compared = watched.compared
-            assert shown(await looked(watched, held, vector, label, weights, of_rows, text=text)) == shown(wanted)
+            assert ranking(await search_corpus(watched, held, vector, label, weights, of_rows, text=text)) == ranking(
+                wanted
+            )
         assert watched.compared == compared, "all rows were compared by the database after all"
     assert reading.read > 10
 
@@ -206,96 +208,103 @@ async def changed(owner: Connection, draw: random.Random, turn: int) -> None:
 
 
 async def test_a_store_that_is_changed_between_searches_is_not_read_for_ram(
-    owner: Connection, memory: Connection, reading: Reading
+    owner: Connection, memory: Connection, reading: ReadConnections
 ) -> None:
-    await filled(owner, random.Random(7), 20)
+    await fill_store(owner, random.Random(7), 20)
     await use(memory, "orders")
-    held, watched = CorpusCache(reading, searches=3), Watched(memory)
+    held, watched = CorpusCache(reading, searches=3), CountingConnection(memory)
     for n in range(6):
         await store(owner, {f"again-{n}": "cats"})
         for _ in range(2):
-            await looked(watched, held, unit(n))
+            await search_corpus(watched, held, unit(n))
     assert (reading.read, watched.compared) == (0, 12)
     for _ in range(3):
-        await looked(watched, held, unit(1))
+        await search_corpus(watched, held, unit(1))
     assert (reading.read, watched.compared) == (1, 13)
 
 
-async def test_a_neighbours_vectors_are_never_read(owner: Connection, memory: Connection, reading: Reading) -> None:
+async def test_a_neighbours_vectors_are_never_read(
+    owner: Connection, memory: Connection, reading: ReadConnections
+) -> None:
     draw = random.Random(3)
-    await filled(owner, draw, 10)
-    await filled(owner, draw, 10, project="billing")
-    held, watched = CorpusCache(reading, searches=1), Watched(memory)
+    await fill_store(owner, draw, 10)
+    await fill_store(owner, draw, 10, project="billing")
+    held, watched = CorpusCache(reading, searches=1), CountingConnection(memory)
     for project in ("orders", "billing", "orders", "billing"):
         await use(memory, project)
-        found = await looked(watched, held, unit(5), project=project)
+        found = await search_corpus(watched, held, unit(5), project=project)
         assert {hit.project for hit in found.hits} == {project}
     assert watched.compared == 2
     # Who asks for another project's by name gets nothing, for row-level security is beneath.
     await use(memory, "orders")
-    assert not (await looked(memory, held, unit(5), project="billing")).hits
-    assert not (await looked(memory, CorpusCache(reading, searches=1), unit(5), project="billing")).hits
+    assert not (await search_corpus(memory, held, unit(5), project="billing")).hits
+    assert not (await search_corpus(memory, CorpusCache(reading, searches=1), unit(5), project="billing")).hits
     assert reading.read == 2
 
 
-async def test_no_more_is_held_than_may_be(owner: Connection, memory: Connection, reading: Reading) -> None:
+async def test_no_more_is_held_than_may_be(owner: Connection, memory: Connection, reading: ReadConnections) -> None:
     projects = ("orders", "billing", "stock")
     for project in projects:
-        await filled(owner, random.Random(1), 10, project=project)
+        await fill_store(owner, random.Random(1), 10, project=project)
     await use(memory, "orders")
     alone = CorpusCache(reading, searches=1)
-    await looked(memory, alone, unit(1))
+    await search_corpus(memory, alone, unit(1))
     (size,) = [corpus.bytes for corpus in alone._corpora.values()]
     held, reading.read = CorpusCache(reading, limit_bytes=2 * size, searches=1), 0
     for project in (*projects, "stock", "billing", "orders"):
         await use(memory, project)
-        await looked(memory, held, unit(1), project=project)
+        await search_corpus(memory, held, unit(1), project=project)
     assert reading.read == 4, "the first went for the third, and the third stayed"
     small = CorpusCache(reading, limit_bytes=bytes_of(10, 384, 0) - 1, searches=1)
-    await looked(memory, small, unit(1))
+    await search_corpus(memory, small, unit(1))
     assert reading.read == 4, "what can never be held is not read for it"
 
 
 async def test_what_has_no_room_with_its_words_is_not_read(
-    owner: Connection, memory: Connection, reading: Reading
+    owner: Connection, memory: Connection, reading: ReadConnections
 ) -> None:
     """Nothing else goes for what cannot stay."""
-    await filled(owner, random.Random(1), 10, project="billing")
+    await fill_store(owner, random.Random(1), 10, project="billing")
     await store(owner, {f"{n}": " ".join(f"w{n}x{word}" for word in range(40)) for n in range(10)})
     held = CorpusCache(reading, limit_bytes=bytes_of(10, 384, 100), searches=1)
     for project in ("billing", "orders", "orders", "orders"):
         await use(memory, project)
-        await looked(memory, held, unit(1), project=project, text="w1x1 resolver")
+        await search_corpus(memory, held, unit(1), project=project, text="w1x1 resolver")
     assert reading.read == 1
     assert [place for place, _ in held._corpora] == [("billing", "chunks")]
 
 
 async def test_what_cannot_be_held_together_is_not_read_by_every_search(
-    owner: Connection, memory: Connection, reading: Reading
+    owner: Connection, memory: Connection, reading: ReadConnections
 ) -> None:
-    await filled(owner, random.Random(1), 20)
-    await filled(owner, random.Random(2), 20, project="shared")
+    await fill_store(owner, random.Random(1), 20)
+    await fill_store(owner, random.Random(2), 20, project="shared")
     await use(memory, "orders")
     alone = CorpusCache(reading, searches=1)
     for _ in range(2):
-        await looked(memory, alone, unit(1))
+        await search_corpus(memory, alone, unit(1))
     sizes = [corpus.bytes for corpus in alone._corpora.values()]
     for limit, read in ((sum(sizes), 2), (sum(sizes) - 1, 0)):
         held, reading.read = CorpusCache(reading, limit_bytes=limit, searches=1), 0
         for _ in range(5):
-            await looked(memory, held, unit(1))
+            await search_corpus(memory, held, unit(1))
         assert reading.read == read
 
 
 async def test_one_store_is_read_at_a_time_and_nobody_waits_for_it(
-    postgres: PostgresUrls, owner: Connection, memory: Connection, reading: Reading
+    postgres: PostgresUrls, owner: Connection, memory: Connection, reading: ReadConnections
 ) -> None:
-    await filled(owner, random.Random(1), 10)
-    await filled(owner, random.Random(2), 10, project="billing")
+    await fill_store(owner, random.Random(1), 10)
+    await fill_store(owner, random.Random(2), 10, project="billing")
     await use(memory, "orders")
     other = await asyncpg.connect(postgres.memory)
     await use(other, "billing")
-    held, beside, begun, go_on = CorpusCache(reading, searches=1), Watched(other), asyncio.Event(), asyncio.Event()
+    held, beside, begun, go_on = (
+        CorpusCache(reading, searches=1),
+        CountingConnection(other),
+        asyncio.Event(),
+        asyncio.Event(),
+    )
 
     async def slow(connection: Any) -> None:
         begun.set()
@@ -309,8 +318,8 @@ async def test_one_store_is_read_at_a_time_and_nobody_waits_for_it(
     assert (reading.read, beside.compared) == (1, 1)
     go_on.set()
     await held.loaded()
-    await looked(beside, held, unit(1), project="billing")
-    await looked(beside, held, unit(1), project="billing")
+    await search_corpus(beside, held, unit(1), project="billing")
+    await search_corpus(beside, held, unit(1), project="billing")
     assert (reading.read, beside.compared) == (2, 2)
     await other.close()
 
@@ -322,17 +331,17 @@ async def test_what_was_changed_is_not_held_until_somebody_searches(tmp_path: Pa
         await house.open()
         try:
             project = f"p-{new_id()}"
-            origin = house.handed(await house.delegated(project, new_id()))
+            origin = house.delivery(await house.delegated(project, new_id()))
             body = {"attempt_id": "a", "tried": "restart", "error_message": "x", "outcome": "worked"}
-            await house.done("developer", origin, writes=(Write(store="attempts", id="a", body=body),))
+            await house.apply("developer", origin, writes=(Write(store="attempts", id="a", body=body),))
             for n in range(SEARCHES):
                 query = VectorSearch(store="attempts", text=f"restart {n}")
-                assert (await house.found("router", house.standing(project, principal=PERSON), query)).items
+                assert (await house.answer("router", house.standing(project, principal=PERSON), query)).items
             await house.held.loaded()
             held = house.held._corpora
             assert [place for place, _ in held] == [(project, "attempts")]
-            other = house.handed(await house.delegated(project, new_id()))
-            await house.done(
+            other = house.delivery(await house.delegated(project, new_id()))
+            await house.apply(
                 "developer", other, writes=(Write(store="attempts", id="b", body=body | {"attempt_id": "b"}),)
             )
             assert not held
@@ -341,9 +350,9 @@ async def test_what_was_changed_is_not_held_until_somebody_searches(tmp_path: Pa
 
 
 async def test_what_is_erased_while_it_is_read_is_not_held_after(
-    owner: Connection, memory: Connection, reading: Reading
+    owner: Connection, memory: Connection, reading: ReadConnections
 ) -> None:
-    await filled(owner, random.Random(1), 12)
+    await fill_store(owner, random.Random(1), 12)
     await use(memory, "orders")
     held = CorpusCache(reading, searches=1)
 
@@ -352,29 +361,29 @@ async def test_what_is_erased_while_it_is_read_is_not_held_after(
         held.drop({("orders", "chunks")})
 
     reading.before = erased
-    assert (await looked(memory, held, unit(1))).hits
+    assert (await search_corpus(memory, held, unit(1))).hits
     assert not held._corpora
     reading.before = None
-    await looked(memory, held, unit(1))
+    await search_corpus(memory, held, unit(1))
     assert len(held._corpora) == 1
     held.clear()
     assert not held._corpora
 
 
 async def test_a_search_that_began_before_an_erasure_has_nothing_read_that_was_erased(
-    owner: Connection, memory: Connection, reading: Reading
+    owner: Connection, memory: Connection, reading: ReadConnections
 ) -> None:
-    await filled(owner, random.Random(1), 12)
+    await fill_store(owner, random.Random(1), 12)
     await use(memory, "orders")
-    held, watched = CorpusCache(reading, searches=1), Watched(memory)
+    held, watched = CorpusCache(reading, searches=1), CountingConnection(memory)
     async with memory.transaction(isolation="repeatable_read", readonly=True):
-        before = await looked(memory, None, unit(1))
+        before = await search_corpus(memory, None, unit(1))
         await owner.execute("DELETE FROM vectors WHERE id = 'orders-1'")
         held.drop({("orders", "chunks")})
-        assert shown(await looked(memory, held, unit(1))) == shown(before)
+        assert ranking(await search_corpus(memory, held, unit(1))) == ranking(before)
     (corpus,) = held._corpora.values()
     assert "orders-1" not in corpus.ids
-    assert "orders-1" not in {hit.id for hit in (await looked(watched, held, unit(1))).hits}
+    assert "orders-1" not in {hit.id for hit in (await search_corpus(watched, held, unit(1))).hits}
     assert (reading.read, watched.compared) == (1, 0)
 
 
@@ -383,12 +392,17 @@ async def test_a_search_that_began_before_an_erasure_has_nothing_read_that_was_e
     [("SELECT 1 / 0", "not_cached"), ("SELECT pg_sleep(60)", "not_cached"), (b"no statement", "load_failed")],
 )
 async def test_a_search_does_without_what_cannot_be_read(
-    owner: Connection, memory: Connection, reading: Reading, monkeypatch: pytest.MonkeyPatch, instead: Any, said: str
+    owner: Connection,
+    memory: Connection,
+    reading: ReadConnections,
+    monkeypatch: pytest.MonkeyPatch,
+    instead: Any,
+    said: str,
 ) -> None:
-    await filled(owner, random.Random(1), 12)
+    await fill_store(owner, random.Random(1), 12)
     await use(memory, "orders")
     monkeypatch.setattr("counterpoint.memory.search.corpus_cache._LOAD_TIMEOUT_S", 0.3)
-    wanted, held = shown(await looked(memory, None, unit(1))), CorpusCache(reading, searches=1)
+    wanted, held = ranking(await search_corpus(memory, None, unit(1))), CorpusCache(reading, searches=1)
 
     async def failing(connection: Any) -> None:
         await connection.execute(instead)
@@ -396,19 +410,19 @@ async def test_a_search_does_without_what_cannot_be_read(
     reading.before = failing
     with structlog.testing.capture_logs() as logs:
         for _ in range(3):
-            assert shown(await looked(memory, held, unit(1))) == wanted
+            assert ranking(await search_corpus(memory, held, unit(1))) == wanted
     assert [each["event"] for each in logs] == [f"corpus.{said}"]
     assert reading.read == 1, "what could not be read is not read again by the next search"
     await store(owner, {"new": "resolver"})
     reading.before = None
-    await looked(memory, held, unit(1))
+    await search_corpus(memory, held, unit(1))
     assert len(held._corpora) == 1
 
 
 async def test_what_is_being_read_at_the_end_is_given_up(
-    owner: Connection, memory: Connection, reading: Reading
+    owner: Connection, memory: Connection, reading: ReadConnections
 ) -> None:
-    await filled(owner, random.Random(1), 12)
+    await fill_store(owner, random.Random(1), 12)
     await use(memory, "orders")
     held, begun = CorpusCache(reading, searches=1), asyncio.Event()
 
@@ -424,25 +438,31 @@ async def test_what_is_being_read_at_the_end_is_given_up(
     await CorpusCache(reading).close()
 
 
-async def test_of_equal_rows_the_same_are_found(owner: Connection, memory: Connection, reading: Reading) -> None:
+async def test_of_equal_rows_the_same_are_found(
+    owner: Connection, memory: Connection, reading: ReadConnections
+) -> None:
     """The same text many times, more often than there are candidates."""
     for n in range(130):
         await store(owner, {f"{n * 37 % 130:03}": "the resolver"})
     await owner.execute("UPDATE meanings SET version = 2 WHERE row % 3 = 0")
     await use(memory, "orders")
-    held, watched = CorpusCache(reading, searches=1), Watched(memory)
+    held, watched = CorpusCache(reading, searches=1), CountingConnection(memory)
     for _ in range(2):
-        found = await looked(watched, held, unit(1), weights=fixed(1))
-        assert shown(found) == shown(await looked(memory, None, unit(1), weights=fixed(1)))
+        found = await search_corpus(watched, held, unit(1), weights=fixed(1))
+        assert ranking(found) == ranking(await search_corpus(memory, None, unit(1), weights=fixed(1)))
     assert watched.compared == 1
 
 
 async def test_what_recall_is_measured_by_is_looked_up_in_the_record(
-    owner: Connection, memory: Connection, reading: Reading
+    owner: Connection, memory: Connection, reading: ReadConnections
 ) -> None:
-    await filled(owner, random.Random(1), 12)
+    await fill_store(owner, random.Random(1), 12)
     await use(memory, "orders")
-    held, watched, query = CorpusCache(reading, searches=1), Watched(memory), VectorSearch(store="chunks", text=TEXT)
+    held, watched, query = (
+        CorpusCache(reading, searches=1),
+        CountingConnection(memory),
+        VectorSearch(store="chunks", text=TEXT),
+    )
     search_by, embedded = SearchEngine(None, None, corpus_cache=held), EmbeddedTexts(MODEL, {TEXT: unit(1)})
     for exact, compared in ((False, 1), (False, 1), (True, 2)):
         hits, method = await search_by.run(watched, "orders", query, embedded, 2, exact=exact)
@@ -451,27 +471,27 @@ async def test_what_recall_is_measured_by_is_looked_up_in_the_record(
 
 
 async def test_rows_without_a_vector_are_found_by_their_words(
-    owner: Connection, memory: Connection, reading: Reading
+    owner: Connection, memory: Connection, reading: ReadConnections
 ) -> None:
-    await filled(owner, random.Random(1), 12)
+    await fill_store(owner, random.Random(1), 12)
     await use(memory, "orders")
-    watched = Watched(memory)
+    watched = CountingConnection(memory)
     for which in ("row % 2 = 0", "true"):
         await owner.execute(f"UPDATE meanings SET embedding = NULL, refused = 'refused' WHERE {which}")
         held, watched.compared = CorpusCache(reading, searches=1), 0
         for _ in range(2):
-            found = await looked(watched, held, unit(4))
-            assert shown(found) == shown(await looked(memory, None, unit(4)))
+            found = await search_corpus(watched, held, unit(4))
+            assert ranking(found) == ranking(await search_corpus(memory, None, unit(4)))
         assert watched.compared == 1
 
 
 async def test_a_change_after_a_store_was_read_is_not_mixed_in(
-    owner: Connection, memory: Connection, reading: Reading
+    owner: Connection, memory: Connection, reading: ReadConnections
 ) -> None:
     """What was read in another state than a search sees is not taken for it."""
-    await filled(owner, random.Random(1), 12)
+    await fill_store(owner, random.Random(1), 12)
     await use(memory, "orders")
-    held, watched = CorpusCache(reading, searches=1), Watched(memory)
+    held, watched = CorpusCache(reading, searches=1), CountingConnection(memory)
 
     async def meanwhile(connection: Any) -> None:
         reading.before = None
@@ -479,10 +499,10 @@ async def test_a_change_after_a_store_was_read_is_not_mixed_in(
         await store(owner, {"meanwhile": "resolver"})
 
     reading.before = meanwhile
-    await looked(watched, held, unit(1))
+    await search_corpus(watched, held, unit(1))
     (corpus,) = held._corpora.values()
     assert "meanwhile" not in corpus.ids
     for compared in (2, 2):
-        found = await looked(watched, held, unit(1))
-        assert shown(found) == shown(await looked(memory, None, unit(1)))
+        found = await search_corpus(watched, held, unit(1))
+        assert ranking(found) == ranking(await search_corpus(memory, None, unit(1)))
         assert watched.compared == compared

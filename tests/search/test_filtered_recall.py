@@ -32,8 +32,8 @@ async def filled(house: House) -> str:
             "outcome": "rare" if rare else "common",
         }
         writes.append(Write(store="attempts", id=f"a{n}", body=body))
-    origin = house.handed(await house.delegated(project, new_id()))
-    await house.done("developer", origin, writes=tuple(writes))
+    origin = house.delivery(await house.delegated(project, new_id()))
+    await house.apply("developer", origin, writes=tuple(writes))
     return project
 
 
@@ -44,7 +44,7 @@ async def test_rare_rows_are_all_found_though_the_others_are_nearer(
     query: Any = VectorSearch(store="attempts", text="restart the resolver", where={"outcome": "rare"}, k=MATCHING)
     if weight is not None:
         query = HybridSearch(**query.model_dump(exclude={"op"}), vector_weight=weight)
-    found = await house.found("router", house.standing(filled, principal=PERSON), query)
+    found = await house.answer("router", house.standing(filled, principal=PERSON), query)
     assert len(found.items) == MATCHING
     assert {each.body["outcome"] for each in found.items} == {"rare"}
     assert found.plan == "exact"
@@ -52,8 +52,8 @@ async def test_rare_rows_are_all_found_though_the_others_are_nearer(
 
 async def test_a_filter_that_nothing_matches_finds_nothing(house: House) -> None:
     project = f"p-{new_id()}"
-    origin = house.handed(await house.delegated(project, new_id()))
+    origin = house.delivery(await house.delegated(project, new_id()))
     body = {"attempt_id": "a", "tried": "restart", "error_message": "x", "outcome": "common"}
-    await house.done("developer", origin, writes=(Write(store="attempts", id="a", body=body),))
+    await house.apply("developer", origin, writes=(Write(store="attempts", id="a", body=body),))
     query = HybridSearch(store="attempts", text="restart", where={"outcome": "rare"})
-    assert not (await house.found("router", house.standing(project, principal=PERSON), query)).items
+    assert not (await house.answer("router", house.standing(project, principal=PERSON), query)).items

@@ -38,7 +38,7 @@ async def project(house: House) -> str:
 
 async def look(house: House, project: str, text: str, **how: Any) -> tuple[Item, ...]:
     query = HybridSearch(store="chunks", text=text, **how)
-    return (await house.found("router", house.standing(project, principal=PERSON), query)).items
+    return (await house.answer("router", house.standing(project, principal=PERSON), query)).items
 
 
 def sources(items: tuple[Item, ...]) -> set[str]:

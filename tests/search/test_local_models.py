@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from search.local_models import kept, minilm, overlap, wrong
+from search.local_models import minilm, overlap, save_model, wrong
 
 from counterpoint.manager.settings import ManagerSettings
 from counterpoint.memory.embedding.files import FULL_ID, ModelSettings
@@ -157,7 +157,7 @@ async def test_minilm_as_a_reranker_scores_by_meaning(export: Path) -> None:
     both.close()
 
 
-def found(number: int, text: str) -> Item:
+def chunk_item(number: int, text: str) -> Item:
     body = {"text": text}
     return Item(
         store="chunks", id=f"c-{number}", version=1, project="p", seq=1, author="memory", label=1,
@@ -166,8 +166,8 @@ def found(number: int, text: str) -> Item:
 
 
 async def test_the_best_passages_are_ordered_anew_and_the_rest_come_after(pairs: Reranker) -> None:
-    items = [found(n, "nothing") for n in range(RERANKED - 1)]
-    items += [found(RERANKED - 1, QUESTION), *(found(RERANKED + n, QUESTION) for n in range(3))]
+    items = [chunk_item(n, "nothing") for n in range(RERANKED - 1)]
+    items += [chunk_item(RERANKED - 1, QUESTION), *(chunk_item(RERANKED + n, QUESTION) for n in range(3))]
     ordered = await reranked(pairs, HybridSearch(store="chunks", text=QUESTION, k=200), items)
     assert ordered[0].id == f"c-{RERANKED - 1}"
     assert {item.id for item in ordered} == {item.id for item in items}
@@ -200,7 +200,7 @@ def test_a_model_by_folder_is_none_that_the_gateway_may_call() -> None:
 
 
 def test_a_tokenizers_own_bound_counts_where_no_settings_say_more(tmp_path: Path) -> None:
-    folder = kept(tmp_path / "m", _empty())
+    folder = save_model(tmp_path / "m", _empty())
     assert Folder(folder, VARIABLE).max_tokens() == 256
     (folder / "sentence_bert_config.json").unlink()
     (folder / "tokenizer.json").write_text('{"truncation": {"max_length": 99}}')

@@ -38,7 +38,7 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House
         yield house
 
 
-async def filled(house: House, project: str, model: str) -> None:
+async def fill_vectors(house: House, project: str, model: str) -> None:
     vectors = np.random.default_rng(5).normal(size=(ROWS, DIMENSIONS)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     async with house.superuser() as record:
@@ -60,7 +60,7 @@ def queries(house: House, search: SearchEngine) -> QueryExecutor:
 @pytest.mark.parametrize("plan", ["indexed", "exact"])
 async def test_what_a_worse_index_loses_is_seen(house: House, project: str, plan: str) -> None:
     worse = SearchEngine(None, None, exact_rows=100 if plan == "indexed" else ROWS, ef_search=1)
-    await filled(house, project, worse.model_id)
+    await fill_vectors(house, project, worse.model_id)
     await house.index(project)
     asked = queries(house, worse)
     grant, _ = await house.authority.authorise("router", house.standing(project))

@@ -39,12 +39,12 @@ async def remember(house: House, project: str, **texts: str) -> None:
         )
         for name, text in texts.items()
     )
-    await house.done("developer", house.handed(message), step="learn", last=False, writes=writes)
+    await house.apply("developer", house.delivery(message), step="learn", last=False, writes=writes)
 
 
 async def recall(house: House, project: str, text: str = "the name server does not answer", **more: Any) -> QueryResult:
     asked = VectorSearch(store="coder_memory", text=text, **{"k": 10, **more})
-    return await house.found("developer", house.handed(await house.delegated(project, new_id())), asked)
+    return await house.answer("developer", house.delivery(await house.delegated(project, new_id())), asked)
 
 
 def order(found: QueryResult) -> list[tuple[str, float | None]]:
@@ -72,13 +72,13 @@ async def line(house: House, project: str, task: str, length: int = 6) -> list[s
             )
             for n in range(start, min(start + 40, length))
         )
-        await house.done("router", house.standing(project, task), writes=writes)
+        await house.apply("router", house.standing(project, task), writes=writes)
     return ids
 
 
 async def cypher(house: House, project: str, query: str, **parameters: Any) -> list[list[Any]]:
     asked = Cypher(query=query, parameters=parameters, limit=1000, timeout_ms=2500)
-    found = await house.found("router", house.standing(project), asked)
+    found = await house.answer("router", house.standing(project), asked)
     assert found.tier == "graph"
     assert found.report is not None
     return [list(row) for row in found.report["rows"]]
@@ -87,11 +87,11 @@ async def cypher(house: House, project: str, query: str, **parameters: Any) -> l
 async def rebuilt(house: House, project: str, tier: Any) -> dict[str, Any]:
     """Start a rebuild, and wait for its end."""
     origin = house.standing(project)
-    found = await house.found("router", origin, Rebuild(tier=tier, start=True))
+    found = await house.answer("router", origin, Rebuild(tier=tier, start=True))
     async with asyncio.timeout(120):
         while found.report and found.report["state"] == "running":
             await asyncio.sleep(0.01)
-            found = await house.found("router", origin, Rebuild(tier=tier))
+            found = await house.answer("router", origin, Rebuild(tier=tier))
     return found.report or {}
 
 
@@ -117,7 +117,7 @@ async def test_a_record_that_changed_or_went_is_followed(house: House, project: 
     message = await house.delegated(project, new_id())
     gone = Write(store="coder_memory", id="dns", body=None, expect=1)
     changed = Write(store="coder_memory", id="disk", body={"text": TEXTS["dns"]}, expect=1)
-    await house.done("developer", house.handed(message), writes=(gone, changed))
+    await house.apply("developer", house.delivery(message), writes=(gone, changed))
     found = await recall(house, project, TEXTS["dns"])
     assert [(item.id, item.version) for item in found.items] == [("disk", 2), ("auth", 1)]
 
@@ -229,9 +229,9 @@ async def test_the_record_and_the_graph_say_the_same_of_a_line(house: House, pro
     message = await house.delegated(project, task := new_id())
     ids = await line(house, project, task, 12)
     await line(house, project, new_id(), 3)
-    origin = house.handed(message)
-    recorded = (await house.found("developer", origin, Line(task_id=task))).items
-    newest = (await house.found("developer", origin, Line(task_id=task, newest_first=True))).items
+    origin = house.delivery(message)
+    recorded = (await house.answer("developer", origin, Line(task_id=task))).items
+    newest = (await house.answer("developer", origin, Line(task_id=task, newest_first=True))).items
     whole = "MATCH (a:Action)-[:PART_OF]->(t:Task {task_id: $task}) RETURN a.action_id, a.kind, a.seq, a.reasoning"
 
     def of(items: Any) -> list[list[Any]]:
@@ -252,12 +252,12 @@ async def test_the_record_and_the_graph_say_the_same_of_a_line(house: House, pro
     )
     assert await cypher(house, project, depth, first=ids[0], last=ids[-1]) == [[len(ids) - 1]]
     state = await cypher(house, project, "MATCH (t:Task {task_id: $task}) RETURN t.state, t.version", task=task)
-    item = (await house.found("developer", origin, Get(store="tasks", id=task))).items[0]
+    item = (await house.answer("developer", origin, Get(store="tasks", id=task))).items[0]
     assert state == [[item.body["state"], item.version]]
 
 
 async def test_cypher_needs_the_right_to_the_projections(house: House, project: str) -> None:
-    origin = house.handed(await house.delegated(project, new_id()))
+    origin = house.delivery(await house.delegated(project, new_id()))
     for query in (Cypher(query="RETURN 1"), Rebuild(tier="graph", start=True)):
         reply = await house.query("developer", origin, query)
         assert reply.refusal is not None

@@ -7,7 +7,7 @@ from counterpoint.card.render import text
 from counterpoint.proto.tasks import Task
 
 
-def shown(task: dict[str, Any], *, verbose: bool = False) -> str:
+def card_text(task: dict[str, Any], *, verbose: bool = False) -> str:
     return text(card(Task.model_validate(task), verbose=verbose))
 
 

@@ -24,7 +24,7 @@ class ApiRequest:
 
 
 @dataclass
-class Played:
+class ScriptedApi:
     """The answers by `METHOD /path`: a status, and JSON or the text of an event stream. The last one repeats."""
 
     url: str
@@ -39,7 +39,7 @@ class Played:
 
 
 @contextmanager
-def playing() -> Iterator[Played]:
+def playing() -> Iterator[ScriptedApi]:
     """The server for a while, on a port of the system's choice."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -71,7 +71,7 @@ def playing() -> Iterator[Played]:
             """Tests print nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        played = Played(f"http://127.0.0.1:{server.server_port}")
+        played = ScriptedApi(f"http://127.0.0.1:{server.server_port}")
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

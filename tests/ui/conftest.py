@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
-from ui.cli_server import Played, playing
-from ui.http_front import Running, listening, running
+from ui.cli_server import ScriptedApi, playing
+from ui.http_front import RunningFront, listening, running
 
 from counterpoint.local.stack import Stack
 from counterpoint.router.api.application import HttpApi
@@ -23,14 +23,14 @@ async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
 
 
 @pytest.fixture
-async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
+async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[RunningFront]:
     """The application with a house of its own."""
     async with running(*listener) as found:
         yield found
 
 
 @pytest.fixture
-def api() -> Iterator[Played]:
+def api() -> Iterator[ScriptedApi]:
     """A server that plays the API."""
     with playing() as played:
         yield played

@@ -25,7 +25,7 @@ TIMEOUT_S = 60.0
 
 
 @dataclass
-class Running:
+class RunningFront:
     """A running front: its house, its hub, and a client as the principal `me`, a person with every role."""
 
     app: HttpApi
@@ -64,7 +64,7 @@ async def listening() -> AsyncIterator[tuple[HttpApi, str]]:
 
 
 @asynccontextmanager
-async def running(app: HttpApi, url: str, **more: Any) -> AsyncIterator[Running]:
+async def running(app: HttpApi, url: str, **more: Any) -> AsyncIterator[RunningFront]:
     """The application with a desk of its own; `more` are settings. It looks by itself only when they say so."""
     given: dict[str, Any] = {"nats_user": "router", "nats_password": SecretStr("x"), "poll_s": 60.0} | more
     settings = RouterSettings(**given)
@@ -76,7 +76,7 @@ async def running(app: HttpApi, url: str, **more: Any) -> AsyncIterator[Running]
     )
     app.state.resources = RouterResources(house.of_principal, authenticator, hub, running_tasks, settings)
     async with client(url, house.token_of("me")) as me:
-        yield Running(app, house, hub, running_tasks.limiter, url, me)
+        yield RunningFront(app, house, hub, running_tasks.limiter, url, me)
     hub.close()
 
 
@@ -133,7 +133,7 @@ def _fields(lines: list[str]) -> Iterator[tuple[str, str]]:
         yield name, value
 
 
-def made(front: Running, task_id: str, state: str, **more: Any) -> None:
+def put_task(front: RunningFront, task_id: str, state: str, **more: Any) -> None:
     """The manager's record of a task."""
     body = {"task_id": task_id, "project": PROJECT, "kind": "question", "state": state, "description": "x"}
     task = Task.model_validate(body | {"submitted_by": "me", "submitted_at": NOW} | more)

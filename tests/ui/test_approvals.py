@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from agents.router_house import NOW, PROJECT
 from typer.testing import CliRunner
-from ui.cli_server import Played
-from ui.http_front import Running, made
+from ui.cli_server import ScriptedApi
+from ui.http_front import RunningFront, put_task
 
 from counterpoint.cli.main import app
 from counterpoint.proto.approvals import Approval, ApprovalDecided, Lift, artifact_sha256, lifts_as_text
@@ -22,7 +22,7 @@ URL = "/v1/approvals"
 LIFT = Lift(spend_id="t1", limit="the budget of the task", cap_tokens=10, used_tokens=9, by_tokens=1000)
 
 
-def pending(front: Running, approval_id: str = "a1", **changes: Any) -> Approval:
+def put_approval(front: RunningFront, approval_id: str = "a1", **changes: Any) -> Approval:
     """Put an approval into the record, that waits for an hour."""
     artifact = changes.pop("artifact", "restart the service")
     fields = {
@@ -47,8 +47,8 @@ def body(approval: Approval, decision: str = "approved", **more: Any) -> dict[st
     return {"decision": decision, "artifact_sha256": approval.artifact_sha256, "reason": "seen", **more}
 
 
-async def test_a_decision_is_recorded_once_and_sent_once(front: Running) -> None:
-    approval = pending(front)
+async def test_a_decision_is_recorded_once_and_sent_once(front: RunningFront) -> None:
+    approval = put_approval(front)
     first = await front.me.post(f"{URL}/a1", json=body(approval))
     assert (first.status_code, first.json()["state"], first.json()["decided_by"]) == (200, "approved", "me")
     again = await front.me.post(f"{URL}/a1", json=body(approval))
@@ -64,9 +64,9 @@ async def test_a_decision_is_recorded_once_and_sent_once(front: Running) -> None
     assert (action.agent, action.kind, action.result, action.reasoning) == ("human", "approval", "approved", "seen")
 
 
-async def test_receivers_are_told_of_a_decision_by_a_step_of_its_own(front: Running) -> None:
-    approval = pending(front)
-    made(front, "t1", "input_required", waiting_for="approval")
+async def test_receivers_are_told_of_a_decision_by_a_step_of_its_own(front: RunningFront) -> None:
+    approval = put_approval(front)
+    put_task(front, "t1", "input_required", waiting_for="approval")
     object.__setattr__(front.app.state.resources, "has_receivers", True)
     async with front.as_principal("ann", "approve") as ann:
         for _ in range(2):
@@ -85,9 +85,9 @@ async def test_receivers_are_told_of_a_decision_by_a_step_of_its_own(front: Runn
     assert (delivery["event"]["data"]["by"], delivery["event"]["data"]["decision"]) == ("ann", "approved")
 
 
-async def test_a_decision_takes_nothing_over_from_the_task_and_what_is_told_of_it_does(front: Running) -> None:
-    approval = pending(front)
-    made(front, "t1", "input_required", waiting_for="approval")
+async def test_a_decision_takes_nothing_over_from_the_task_and_what_is_told_of_it_does(front: RunningFront) -> None:
+    approval = put_approval(front)
+    put_task(front, "t1", "input_required", waiting_for="approval")
     task = front.house.item("tasks", "t1")
     assert task is not None
     front.house.put("tasks", "t1", task.body, label=2, integrity=0)
@@ -105,8 +105,8 @@ async def test_a_decision_takes_nothing_over_from_the_task_and_what_is_told_of_i
     assert (delivery.label, delivery.integrity) == (2, 0)
 
 
-async def test_a_decision_that_is_overtaken_says_who_decided(front: Running) -> None:
-    approval = pending(front)
+async def test_a_decision_that_is_overtaken_says_who_decided(front: RunningFront) -> None:
+    approval = put_approval(front)
     decided = {"state": "rejected", "decided_by": "ben", "decided_at": NOW, "reason": "no"}
 
     def overtaken() -> None:
@@ -118,27 +118,27 @@ async def test_a_decision_that_is_overtaken_says_who_decided(front: Running) -> 
     assert not front.house.of_type(ApprovalDecided)
 
 
-async def test_a_text_other_than_the_one_read_is_not_approved(front: Running) -> None:
-    approval = pending(front)
+async def test_a_text_other_than_the_one_read_is_not_approved(front: RunningFront) -> None:
+    approval = put_approval(front)
     other = await front.me.post(f"{URL}/a1", json=body(approval, artifact_sha256=artifact_sha256("another")))
     assert (other.status_code, "read the approval again" in other.text) == (409, True)
-    pending(front, "a2", artifact_sha256=approval.artifact_sha256, artifact="[redacted]")
+    put_approval(front, "a2", artifact_sha256=approval.artifact_sha256, artifact="[redacted]")
     assert (await front.me.post(f"{URL}/a2", json=body(approval))).status_code == 409
     dearer = LIFT.model_copy(update={"by_tokens": 10**9})
-    altered = pending(front, "a3", artifact=lifts_as_text((LIFT,)), lifts=(dearer,))
+    altered = put_approval(front, "a3", artifact=lifts_as_text((LIFT,)), lifts=(dearer,))
     assert (await front.me.post(f"{URL}/a3", json=body(altered))).status_code == 409
     assert not front.house.of_type(ApprovalDecided)
 
 
-async def test_a_text_that_was_redacted_may_be_rejected(front: Running) -> None:
-    approval = pending(front)
-    pending(front, "a2", artifact_sha256=approval.artifact_sha256, artifact="[redacted]")
+async def test_a_text_that_was_redacted_may_be_rejected(front: RunningFront) -> None:
+    approval = put_approval(front)
+    put_approval(front, "a2", artifact_sha256=approval.artifact_sha256, artifact="[redacted]")
     rejected = await front.me.post(f"{URL}/a2", json=body(approval, decision="rejected", reason="unreadable"))
     assert rejected.json()["state"] == "rejected"
 
 
-async def test_a_decision_after_the_time_is_refused_before_its_timer_is_handled(front: Running) -> None:
-    approval = pending(front, expires_at=NOW)
+async def test_a_decision_after_the_time_is_refused_before_its_timer_is_handled(front: RunningFront) -> None:
+    approval = put_approval(front, expires_at=NOW)
     late = await front.me.post(f"{URL}/a1", json=body(approval))
     assert (late.status_code, "expired at 2026-03-02 03:00 UTC" in late.text) == (409, True)
     assert (await front.me.get(f"{URL}/a1")).json()["state"] == "expired"
@@ -148,8 +148,8 @@ async def test_a_decision_after_the_time_is_refused_before_its_timer_is_handled(
     ]
 
 
-async def test_only_persons_who_may_approve_decide(front: Running) -> None:
-    approval = pending(front)
+async def test_only_persons_who_may_approve_decide(front: RunningFront) -> None:
+    approval = put_approval(front)
     for name, roles, kind in (
         ("bot", ("approve", "read"), "agent"),
         ("system", ("approve", "read"), "system"),
@@ -163,8 +163,8 @@ async def test_only_persons_who_may_approve_decide(front: Running) -> None:
     assert (await front.me.get(f"{URL}/a1")).json()["state"] == "pending"
 
 
-async def test_a_deputy_decides_in_the_place_of_who_has_delegated(front: Running) -> None:
-    approval = pending(front)
+async def test_a_deputy_decides_in_the_place_of_who_has_delegated(front: RunningFront) -> None:
+    approval = put_approval(front)
     until = (NOW + timedelta(days=2)).isoformat()
     async with front.as_principal("ben", "read") as ben, front.as_principal("ana", "read", "approve") as ana:
         refused = await ben.post(f"{URL}/a1", json=body(approval))
@@ -182,13 +182,13 @@ async def test_a_deputy_decides_in_the_place_of_who_has_delegated(front: Running
         assert (decided["state"], decided["decided_by"], decided["decided_for"]) == ("approved", "ben", "ana")
         (action,) = front.house.line("t1")
         assert action.reasoning == "approved by ben in the place of ana"
-        other = pending(front, "a2")
+        other = put_approval(front, "a2")
         assert (await ana.delete("/v1/delegations", params={"to": "ben"})).status_code == 200
         assert (await ben.post(f"{URL}/a2", json=body(other))).status_code == 403
         assert (await ana.delete("/v1/delegations", params={"to": "ben"})).status_code == 404
 
 
-async def test_a_deputy_of_two_persons_decides_a_large_act_in_the_place_of_who_did_not_ask(front: Running) -> None:
+async def test_a_deputy_of_two_persons_decides_a_large_act_in_the_place_of_who_did_not_ask(front: RunningFront) -> None:
     until = (NOW + timedelta(days=2)).isoformat()
     async with (
         front.as_principal("ben", "read") as ben,
@@ -198,11 +198,11 @@ async def test_a_deputy_of_two_persons_decides_a_large_act_in_the_place_of_who_d
         for person in (ana, eve):
             (await person.put("/v1/delegations", json={"to": "ben", "until": until})).raise_for_status()
         for asker, other in (("ana", "eve"), ("eve", "ana")):
-            act = pending(front, f"act-{asker}", task_id=None, category="erasure", requested_by=asker)
+            act = put_approval(front, f"act-{asker}", task_id=None, category="erasure", requested_by=asker)
             decided = (await ben.post(f"{URL}/{act.approval_id}", json=body(act))).json()
             assert (decided["state"], decided["decided_by"], decided["decided_for"]) == ("approved", "ben", other)
         (await ana.delete("/v1/delegations", params={"to": "ben"})).raise_for_status()
-        act = pending(front, "act-2", task_id=None, category="erasure", requested_by="eve")
+        act = put_approval(front, "act-2", task_id=None, category="erasure", requested_by="eve")
         refused = await ben.post(f"{URL}/act-2", json=body(act))
         assert (refused.status_code, "a second person" in refused.text) == (403, True)
 
@@ -221,7 +221,7 @@ async def test_a_deputy_of_two_persons_decides_a_large_act_in_the_place_of_who_d
         ({"until": "soon"}, "until"),
     ],
 )
-async def test_a_wrong_delegation_is_refused_by_name(front: Running, given: dict[str, Any], problem: str) -> None:
+async def test_a_wrong_delegation_is_refused_by_name(front: RunningFront, given: dict[str, Any], problem: str) -> None:
     front.house.token_of("ben", "read")
     front.house.token_of("bot", "read", kind="agent")
     front.house.token_of("submitter", "submit")
@@ -231,10 +231,10 @@ async def test_a_wrong_delegation_is_refused_by_name(front: Running, given: dict
     assert (refused.status_code, problem in refused.text) == (422, True), refused.text
 
 
-async def test_the_list_is_filtered_and_hides_what_is_held(front: Running) -> None:
-    pending(front)
-    pending(front, "a2", category="spend", task_id="t2")
-    pending(front, "a3", state="withdrawn", reason="cancelled")
+async def test_the_list_is_filtered_and_hides_what_is_held(front: RunningFront) -> None:
+    put_approval(front)
+    put_approval(front, "a2", category="spend", task_id="t2")
+    put_approval(front, "a3", state="withdrawn", reason="cancelled")
 
     async def listed(**params: str) -> list[str]:
         return [one["approval_id"] for one in (await front.me.get(URL, params=params)).json()["items"]]
@@ -248,8 +248,8 @@ async def test_the_list_is_filtered_and_hides_what_is_held(front: Running) -> No
     assert (await front.me.get(URL, params={"state": "lost"})).status_code == 422
 
 
-async def test_wrong_requests_are_refused_in_words_that_make_sense(front: Running) -> None:
-    approval = pending(front)
+async def test_wrong_requests_are_refused_in_words_that_make_sense(front: RunningFront) -> None:
+    approval = put_approval(front)
     unknown = await front.me.post(f"{URL}/a9", json=body(approval))
     assert (unknown.status_code, "is not an approval of project orders" in unknown.text) == (404, True)
     assert (await front.me.get(f"{URL}/a9")).status_code == 404
@@ -277,12 +277,12 @@ SHOWN = {
 }
 
 
-def run(api: Played, *words: str) -> tuple[int, str]:
+def run(api: ScriptedApi, *words: str) -> tuple[int, str]:
     done = CliRunner().invoke(app, [*words, *api.options()], env={"COLUMNS": "120"})
     return done.exit_code, " ".join(done.output.split())
 
 
-def test_the_list_shows_the_text_the_hash_and_the_commands(api: Played) -> None:
+def test_the_list_shows_the_text_the_hash_and_the_commands(api: ScriptedApi) -> None:
     decided = {"state": "rejected", "decided_by": "ben", "decided_at": "2026-03-02T04:00:00Z", "reason": "too dear"}
     items = [SHOWN, SHOWN | {"approval_id": "a2"} | decided]
     api.on(f"GET {URL}", (200, {"items": items, "next_cursor": None}), (200, {"items": [], "next_cursor": None}))
@@ -304,7 +304,7 @@ def test_the_list_shows_the_text_the_hash_and_the_commands(api: Played) -> None:
     [(("approve", "a1"), "approved", None), (("reject", "a1", "--reason", "too dear"), "rejected", "too dear")],
 )
 def test_a_decision_sends_the_hash_of_the_text_it_read(
-    api: Played, words: tuple[str, ...], decision: str, reason: str | None
+    api: ScriptedApi, words: tuple[str, ...], decision: str, reason: str | None
 ) -> None:
     api.on(f"GET {URL}/a1", (200, SHOWN))
     api.on(f"POST {URL}/a1", (200, SHOWN | {"state": decision}))
@@ -315,7 +315,7 @@ def test_a_decision_sends_the_hash_of_the_text_it_read(
     assert sent == {name: value for name, value in expected.items() if value is not None}
 
 
-def test_no_text_to_approve_steers_the_terminal_or_is_read_in_another_order(api: Played) -> None:
+def test_no_text_to_approve_steers_the_terminal_or_is_read_in_another_order(api: ScriptedApi) -> None:
     steering = "\x1bc\x1b]52;c;ZXZpbA==\x1b\\\x9b2J\x07\x08"
     artifact = f"rm{steering} \u202e/tmp\u2069"
     api.on(f"GET {URL}", (200, {"items": [SHOWN | {"artifact": artifact}], "next_cursor": None}))
@@ -324,7 +324,7 @@ def test_no_text_to_approve_steers_the_terminal_or_is_read_in_another_order(api:
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", done.output)
 
 
-def test_the_commands_on_delegations_say_who_decides_for_whom(api: Played) -> None:
+def test_the_commands_on_delegations_say_who_decides_for_whom(api: ScriptedApi) -> None:
     one = {"to": "anna", "by": "ben", "project": "orders", "until": "2026-12-24T18:00:00Z"}
     api.on("PUT /v1/delegations", (200, one))
     api.on("GET /v1/delegations", (200, {"items": [one], "next_cursor": None}))
@@ -337,13 +337,13 @@ def test_the_commands_on_delegations_say_who_decides_for_whom(api: Played) -> No
     assert api.asked[2].params["to"] == "anna"
 
 
-def test_another_hash_than_expected_sends_nothing(api: Played) -> None:
+def test_another_hash_than_expected_sends_nothing(api: ScriptedApi) -> None:
     api.on(f"GET {URL}/a1", (200, SHOWN))
     code, shown = run(api, "approve", "a1", "--sha256", "cd")
     assert (code, "the hash of the text is abab" in shown, len(api.asked)) == (1, True, 1)
 
 
-def test_a_conflict_is_shown_with_who_decided(api: Played) -> None:
+def test_a_conflict_is_shown_with_who_decided(api: ScriptedApi) -> None:
     problem = {"title": "Conflict", "status": 409, "code": "conflict"}
     problem |= {"errors": [{"field": "decision", "problem": "comes too late: the approval was approved by ben"}]}
     api.on(f"GET {URL}/a1", (200, SHOWN))
@@ -352,7 +352,7 @@ def test_a_conflict_is_shown_with_who_decided(api: Played) -> None:
     assert (code, "was approved by ben" in shown) == (1, True)
 
 
-def test_all_that_wait_are_shown_and_each_is_decided_on_the_text_that_was_shown(api: Played) -> None:
+def test_all_that_wait_are_shown_and_each_is_decided_on_the_text_that_was_shown(api: ScriptedApi) -> None:
     late = {"title": "Conflict", "status": 409, "code": "conflict"}
     late |= {"errors": [{"field": "decision", "problem": "comes too late: the approval was rejected by ben"}]}
     items = [SHOWN, SHOWN | {"approval_id": "a2", "artifact": "Lift another limit", "artifact_sha256": "cd" * 32}]
@@ -372,7 +372,7 @@ def test_all_that_wait_are_shown_and_each_is_decided_on_the_text_that_was_shown(
     assert [each.body["artifact_sha256"] for each in api.asked[2:]] == ["ab" * 32, "cd" * 32]
 
 
-def test_nothing_is_decided_where_nothing_waits(api: Played) -> None:
+def test_nothing_is_decided_where_nothing_waits(api: ScriptedApi) -> None:
     api.on(f"GET {URL}", (200, {"items": [], "next_cursor": None}))
     assert run(api, "reject", "--all", "--reason", "too dear") == (0, "no approvals wait")
 
@@ -390,7 +390,9 @@ def test_nothing_is_decided_where_nothing_waits(api: Played) -> None:
         (("reject", "--all", "--reason", "w", "--category", "merge"), "a category is one of spend, proposal"),
     ],
 )
-def test_wrong_words_are_refused_before_anything_is_sent(api: Played, words: tuple[str, ...], problem: str) -> None:
+def test_wrong_words_are_refused_before_anything_is_sent(
+    api: ScriptedApi, words: tuple[str, ...], problem: str
+) -> None:
     code, shown = run(api, *words)
     assert (code, problem in shown, api.asked) == (2, True, [])
 

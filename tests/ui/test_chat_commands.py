@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 from growth import LIMIT, growth
-from ui.http_front import PROJECT, Running, made
-from ui.test_approvals import pending
+from ui.http_front import PROJECT, RunningFront, put_task
+from ui.test_approvals import put_approval
 from ui.test_webhooks import SECRET, configured, push
 
 from counterpoint.proto.approvals import ApprovalDecided
@@ -33,7 +33,7 @@ SOURCES = (
 
 
 @pytest.fixture
-def chat(front: Running, tmp_path: Path) -> Running:
+def chat(front: RunningFront, tmp_path: Path) -> RunningFront:
     """A front with Slack and Teams: `U1` and `aad-1` are a person, `U2` an agent, `U4` a principal that is missing."""
     configured(front, tmp_path, SOURCES)
     front.house.token_of("ann", "approve", "report", "read")
@@ -41,7 +41,7 @@ def chat(front: Running, tmp_path: Path) -> Running:
     return front
 
 
-async def slack(front: Running, text: str, user: str = "U1", **other: str) -> httpx.Response:
+async def slack(front: RunningFront, text: str, user: str = "U1", **other: str) -> httpx.Response:
     """The request that Slack sends for a slash command."""
     content = urlencode({"command": "/counterpoint", "text": text, "user_id": user, **other}).encode()
     stamp = str(int(utc_now().timestamp()))
@@ -49,7 +49,7 @@ async def slack(front: Running, text: str, user: str = "U1", **other: str) -> ht
     return await push(front, "chat", content, {"x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={signed}"})
 
 
-async def said(front: Running, text: str, user: str = "U1") -> str:
+async def reply_text(front: RunningFront, text: str, user: str = "U1") -> str:
     """The texts of the reply to a slash command."""
     answer = await slack(front, text if "--project" in text else f"{text} --project {PROJECT}", user)
     assert answer.status_code == 200
@@ -64,7 +64,9 @@ async def said(front: Running, text: str, user: str = "U1") -> str:
     return "\n".join(found)
 
 
-async def teams(front: Running, words: str, *, age_s: float = 0, key: str = TOKEN, **activity: Any) -> httpx.Response:
+async def teams(
+    front: RunningFront, words: str, *, age_s: float = 0, key: str = TOKEN, **activity: Any
+) -> httpx.Response:
     """The request that an outgoing webhook of Teams sends."""
     sent = {
         "type": "message",
@@ -85,88 +87,88 @@ def card_of(answer: httpx.Response) -> str:
     )
 
 
-def waiting(front: Running, **fields: Any) -> None:
-    made(front, "t1", "input_required", **{"kind": "troubleshoot", "title": "load <b>stock</b>", **fields})
+def put_waiting_task(front: RunningFront, **fields: Any) -> None:
+    put_task(front, "t1", "input_required", **{"kind": "troubleshoot", "title": "load <b>stock</b>", **fields})
 
 
-async def test_what_waits_and_a_task_are_shown_as_plain_text(chat: Running) -> None:
-    assert await said(chat, "waiting") == f"Nothing waits in project {PROJECT}."
-    waiting(chat, escalation={"to": "human", "code": "no_memory", "needs": []})
-    assert await said(chat, "waiting") == "t1: load <b>stock</b> (no_memory)"
-    assert "load <b>stock</b> needs you" in await said(chat, "show t1")
-    assert "is not a task of project" in await said(chat, "show t2")
-    assert "approve APPROVAL HASH" in await said(chat, "")
+async def test_what_waits_and_a_task_are_shown_as_plain_text(chat: RunningFront) -> None:
+    assert await reply_text(chat, "waiting") == f"Nothing waits in project {PROJECT}."
+    put_waiting_task(chat, escalation={"to": "human", "code": "no_memory", "needs": []})
+    assert await reply_text(chat, "waiting") == "t1: load <b>stock</b> (no_memory)"
+    assert "load <b>stock</b> needs you" in await reply_text(chat, "show t1")
+    assert "is not a task of project" in await reply_text(chat, "show t2")
+    assert "approve APPROVAL HASH" in await reply_text(chat, "")
     assert "load \\<b\\>stock" in card_of(await teams(chat, "waiting"))
 
 
-async def test_no_text_above_the_clearance_of_the_chat_leaves(chat: Running) -> None:
-    waiting(chat, description="a secret", escalation={"to": "human", "code": "no_memory", "needs": []})
-    approval = pending(chat, artifact="a secret")
+async def test_no_text_above_the_clearance_of_the_chat_leaves(chat: RunningFront) -> None:
+    put_waiting_task(chat, description="a secret", escalation={"to": "human", "code": "no_memory", "needs": []})
+    approval = put_approval(chat, artifact="a secret")
     for store, record_id in (("tasks", "t1"), ("approvals", "a1")):
         chat.house.put(store, record_id, chat.house.one(store, record_id).body, label=2)
-    assert await said(chat, "waiting") == "t1: withheld (no_memory)"
-    replies = [await said(chat, words) for words in ("waiting", "show t1", "approvals")]
+    assert await reply_text(chat, "waiting") == "t1: withheld (no_memory)"
+    replies = [await reply_text(chat, words) for words in ("waiting", "show t1", "approvals")]
     assert not any("secret" in reply or "stock" in reply or approval.artifact in reply for reply in replies)
     assert "1 with a text above the clearance" in replies[2]
 
 
-async def test_exactly_the_text_that_was_shown_is_approved_and_once(chat: Running) -> None:
-    digits = pending(chat).artifact_sha256[:12]
-    shown = await said(chat, "approvals")
+async def test_exactly_the_text_that_was_shown_is_approved_and_once(chat: RunningFront) -> None:
+    digits = put_approval(chat).artifact_sha256[:12]
+    shown = await reply_text(chat, "approvals")
     assert f"approve a1 {digits}" in shown
     assert "rm " not in shown
-    assert "is not that of the text" in await said(chat, f"approve a1 {digits[:8]}")
-    assert "is not that of the text" in await said(chat, f"approve a1 {'0' * 12}")
-    assert "needs approve APPROVAL HASH" in await said(chat, "approve a1")
-    assert "needs reject APPROVAL HASH REASON" in await said(chat, f"reject a1 {digits}")
-    assert "needs a person" in await said(chat, f"approve a1 {digits}", "U2")
+    assert "is not that of the text" in await reply_text(chat, f"approve a1 {digits[:8]}")
+    assert "is not that of the text" in await reply_text(chat, f"approve a1 {'0' * 12}")
+    assert "needs approve APPROVAL HASH" in await reply_text(chat, "approve a1")
+    assert "needs reject APPROVAL HASH REASON" in await reply_text(chat, f"reject a1 {digits}")
+    assert "needs a person" in await reply_text(chat, f"approve a1 {digits}", "U2")
     assert not chat.house.of_type(ApprovalDecided)
     for _ in range(2):
         assert "a1 is approved by ann" in card_of(await teams(chat, f"approve a1 {digits}"))
-    assert "comes too late" in await said(chat, f"reject a1 {digits} too dear")
+    assert "comes too late" in await reply_text(chat, f"reject a1 {digits} too dear")
     (decided,) = chat.house.of_type(ApprovalDecided)
     assert (decided.approval_id, decided.decision, decided.by) == ("a1", "approved", "ann")
-    assert await said(chat, "approvals") == f"No approval waits in project {PROJECT}."
+    assert await reply_text(chat, "approvals") == f"No approval waits in project {PROJECT}."
 
 
-async def test_a_text_too_long_for_the_chat_is_neither_shown_nor_decided_there(chat: Running) -> None:
-    digits = pending(chat, artifact="x" * (TEXT_CHARS + 1)).artifact_sha256[:12]
-    shown = await said(chat, "approvals")
+async def test_a_text_too_long_for_the_chat_is_neither_shown_nor_decided_there(chat: RunningFront) -> None:
+    digits = put_approval(chat, artifact="x" * (TEXT_CHARS + 1)).artifact_sha256[:12]
+    shown = await reply_text(chat, "approvals")
     assert "too long to be shown here" in shown
     assert "xxx" not in shown
-    assert "too long to be shown here" in await said(chat, f"reject a1 {digits} no")
+    assert "too long to be shown here" in await reply_text(chat, f"reject a1 {digits} no")
     assert not chat.house.of_type(ApprovalDecided)
 
 
-async def test_a_text_to_approve_is_shown_character_by_character(chat: Running) -> None:
+async def test_a_text_to_approve_is_shown_character_by_character(chat: RunningFront) -> None:
     artifact = "rm *a* && echo <b>\n\n  ~c~ _d_"
-    pending(chat, artifact=artifact)
-    assert artifact in await said(chat, "approvals")
+    put_approval(chat, artifact=artifact)
+    assert artifact in await reply_text(chat, "approvals")
     body = (await teams(chat, "approvals")).json()["attachments"][0]["content"]["body"]
     assert body[-1] == {"type": "CodeBlock", "codeSnippet": artifact, "language": "PlainText"}
 
 
-async def test_what_was_changed_and_an_outcome_are_reported_as_the_person(chat: Running) -> None:
-    waiting(chat, waiting_for="outcome", proposal="Restart it", attempt=1)
+async def test_what_was_changed_and_an_outcome_are_reported_as_the_person(chat: RunningFront) -> None:
+    put_waiting_task(chat, waiting_for="outcome", proposal="Restart it", attempt=1)
     await chat.me.post("/v1/tasks", json={"kind": "troubleshoot", "description": "d", "task_id": "t1"})
-    assert "must be succeeded" in await said(chat, "outcome t1 helped")
-    assert "Reported for task t1" in await said(chat, "changed t1 raised the &lt;quota&gt; to 40 GB")
-    assert "Reported for task t1" in await said(chat, "outcome t1 failed still full")
+    assert "must be succeeded" in await reply_text(chat, "outcome t1 helped")
+    assert "Reported for task t1" in await reply_text(chat, "changed t1 raised the &lt;quota&gt; to 40 GB")
+    assert "Reported for task t1" in await reply_text(chat, "outcome t1 failed still full")
     fixed, failed = chat.house.of_type(TaskOutcomeReported)
     assert (fixed.outcome, fixed.fixed_by, fixed.note, fixed.by, fixed.by_kind) == (
         "succeeded", "something_else", "raised the <quota> to 40 GB", "ann", "person",
     )  # fmt: skip
     assert (failed.outcome, failed.fixed_by, failed.note) == ("failed", None, "still full")
-    assert "is not a task of project" in await said(chat, "changed t9 x")
+    assert "is not a task of project" in await reply_text(chat, "changed t9 x")
 
 
-async def test_strangers_other_projects_and_unknown_words_are_refused_by_name(chat: Running) -> None:
-    assert "principal for the user U3" in await said(chat, "waiting", "U3")
-    assert "the principal gone" in await said(chat, "waiting", "U4")
-    assert "in project billing" in await said(chat, "waiting --project billing")
-    assert "project" in await said(chat, "waiting --project ../x")
-    assert "--project needs" in await said(chat, "waiting --project")
-    assert "drop is none of waiting" in await said(chat, "drop everything")
+async def test_strangers_other_projects_and_unknown_words_are_refused_by_name(chat: RunningFront) -> None:
+    assert "principal for the user U3" in await reply_text(chat, "waiting", "U3")
+    assert "the principal gone" in await reply_text(chat, "waiting", "U4")
+    assert "in project billing" in await reply_text(chat, "waiting --project billing")
+    assert "project" in await reply_text(chat, "waiting --project ../x")
+    assert "--project needs" in await reply_text(chat, "waiting --project")
+    assert "drop is none of waiting" in await reply_text(chat, "drop everything")
     assert "is not that of source rooms" in card_of(await teams(chat, "waiting --project billing"))
     assert (await push(chat, "chat", b"command=x&text=waiting&user_id=U1")).status_code == 401
 
@@ -180,7 +182,7 @@ def test_a_message_of_teams_takes_time_in_proportion_to_its_length(piece: str) -
     assert growth(read, 64_000) < LIMIT
 
 
-async def test_a_message_of_teams_is_signed_and_recent(chat: Running) -> None:
+async def test_a_message_of_teams_is_signed_and_recent(chat: RunningFront) -> None:
     assert card_of(await teams(chat, "waiting")) == f"Nothing waits in project {PROJECT}."
     other = base64.b64encode(b"another key").decode()
     assert (await teams(chat, "waiting", key=other)).status_code == 401
@@ -192,7 +194,7 @@ async def test_a_message_of_teams_is_signed_and_recent(chat: Running) -> None:
     assert (await push(chat, "rooms", b"[]", {"authorization": "HMAC x"})).status_code == 401
 
 
-async def test_a_token_of_teams_that_is_no_base64_is_refused_by_name(chat: Running, tmp_path: Path) -> None:
+async def test_a_token_of_teams_that_is_no_base64_is_refused_by_name(chat: RunningFront, tmp_path: Path) -> None:
     configured(chat, tmp_path, SOURCES.replace(TOKEN, "plain!"))
     answer = await teams(chat, "waiting")
     assert answer.status_code == 401, "the file's fault is for those who may push"

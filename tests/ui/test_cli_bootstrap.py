@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from typer.testing import CliRunner
-from ui.cli_server import Played, playing
+from ui.cli_server import ScriptedApi, playing
 from ui.test_cli_packages import wheel
 
 from counterpoint.cli.ingest.bootstrap import probe_line
@@ -19,7 +19,7 @@ NO_ATTEMPTS: tuple[int, Any] = (200, {"items": [], "next_cursor": None})
 
 
 @pytest.fixture
-def api() -> Iterator[Played]:
+def api() -> Iterator[ScriptedApi]:
     with playing() as played:
         played.on("GET /v1/attempts", NO_ATTEMPTS)
         yield played
@@ -35,7 +35,7 @@ def project_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def bootstrapped(api: Played, *options: str) -> tuple[int, dict[str, Any], str]:
+def bootstrapped(api: ScriptedApi, *options: str) -> tuple[int, dict[str, Any], str]:
     """Exit code, report and notes of one run."""
     shown = CliRunner().invoke(app, ["ingest", "--bootstrap", "--json", *options, *api.options()])
     return shown.exit_code, json.loads(shown.stdout) if shown.stdout else {}, shown.stderr
@@ -77,7 +77,7 @@ def test_a_folder_without_packages_and_a_package_that_is_not_there_are_problems(
     assert "contains no provider package" in problems[1]
 
 
-def test_a_phase_is_done_when_memory_finds_what_it_was_given(api: Played, project_folder: Path) -> None:
+def test_a_phase_is_done_when_memory_finds_what_it_was_given(api: ScriptedApi, project_folder: Path) -> None:
     api.on("POST /v1/documents", added("dags/orders.py"))
     api.on("POST /v1/search", (200, {"items": [{"source": "dags/orders.py"}]}))
     code, report, notes = bootstrapped(api, "--phase", "dags", "-p", "orders")
@@ -90,7 +90,7 @@ def test_a_phase_is_done_when_memory_finds_what_it_was_given(api: Played, projec
     assert "[1/1] dags: 1 document" in notes
 
 
-def test_what_memory_does_not_find_again_fails_with_the_reason(api: Played, project_folder: Path) -> None:
+def test_what_memory_does_not_find_again_fails_with_the_reason(api: ScriptedApi, project_folder: Path) -> None:
     api.on("POST /v1/documents", added("dags/orders.py"))
     api.on("POST /v1/search", (200, {"items": [{"source": "other.py"}]}))
     code, report, _ = bootstrapped(api, "--phase", "dags")
@@ -99,7 +99,7 @@ def test_what_memory_does_not_find_again_fails_with_the_reason(api: Played, proj
     assert report["phases"][0]["health"][0]["problem"] == "a search for a line of it finds 1 passage of other sources"
 
 
-def test_an_index_without_the_row_fails(api: Played, project_folder: Path) -> None:
+def test_an_index_without_the_row_fails(api: ScriptedApi, project_folder: Path) -> None:
     wheel(project_folder)
     package = "apache-airflow-providers-acme-ledger"
     place = f"providers/{package}/"
@@ -119,7 +119,9 @@ def test_an_index_without_the_row_fails(api: Played, project_folder: Path) -> No
     assert report["phases"][0]["counts"] == {"added": 5}
 
 
-def test_a_document_that_is_refused_fails_its_phase_and_the_next_goes_on(api: Played, project_folder: Path) -> None:
+def test_a_document_that_is_refused_fails_its_phase_and_the_next_goes_on(
+    api: ScriptedApi, project_folder: Path
+) -> None:
     (project_folder / "docs").mkdir()
     (project_folder / "docs" / "a.md").write_text("# A\n\nThe orders.")
     refused = {"source": "dags/orders.py", "status": "refused", "problem": "text contains what looks like a token"}
@@ -132,7 +134,7 @@ def test_a_document_that_is_refused_fails_its_phase_and_the_next_goes_on(api: Pl
 
 
 def test_an_empty_phase_is_said_and_fails_only_where_it_was_asked_for(
-    api: Played, project_folder: Path, monkeypatch: pytest.MonkeyPatch
+    api: ScriptedApi, project_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project_folder / "dags" / "orders.py").unlink()
     code, report, notes = bootstrapped(api, "--phase", "docs")
@@ -157,7 +159,7 @@ def test_an_empty_phase_is_said_and_fails_only_where_it_was_asked_for(
     ],
 )
 def test_options_that_do_not_go_together_are_a_misuse(
-    api: Played, project_folder: Path, options: tuple[str, ...]
+    api: ScriptedApi, project_folder: Path, options: tuple[str, ...]
 ) -> None:
     shown = CliRunner().invoke(app, ["ingest", *options, *api.options()])
     assert shown.exit_code == 2

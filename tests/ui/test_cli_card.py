@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ui.card_texts import flat, shown
+from ui.card_texts import card_text, flat
 from ui.cli_data import INCIDENT, RUNBOOK, answered, escalated, incident
 
 from counterpoint.card.content import card
@@ -19,11 +19,11 @@ from counterpoint.proto.titles import TITLE_CHARS
 def test_one_try_is_no_tries() -> None:
     body = incident()
     body["context"] |= {"tries": 1, "retries": None}
-    assert "1 try, the last at" in flat(shown(body))
+    assert "1 try, the last at" in flat(card_text(body))
 
 
 def test_the_card_of_an_incident_says_all_that_a_person_would_look_up() -> None:
-    lines = flat(shown(incident()))
+    lines = flat(card_text(incident()))
     for said in (
         "fetch_orders failed: could not resolve ldap.internal",
         "attempt 1 waits for its outcome",
@@ -49,7 +49,7 @@ def test_the_card_of_an_incident_says_all_that_a_person_would_look_up() -> None:
 def test_the_text_of_a_stop_for_want_of_a_provider_is_a_plan(code: str) -> None:
     plan = "# Provider plan: Acme Ledger\n\n## Open points\n\n- Who owns Acme Ledger?"
     escalation = {"to": "calling_llm", "code": code}
-    lines = shown(incident(kind="plan", proposal=plan, waiting_for="documents", escalation=escalation))
+    lines = card_text(incident(kind="plan", proposal=plan, waiting_for="documents", escalation=escalation))
     assert re.search(r"^plan +# Provider plan: Acme Ledger$", lines, re.MULTILINE), lines
     assert "last proposed" not in lines
 
@@ -59,7 +59,7 @@ def test_numbers_and_what_was_searched_for_are_there_when_they_are_asked_for() -
     escalation = {"to": "human", "code": "low_confidence", "searched_for": ["documents about: the resolver"]}
     caveats = incident()["findings"] | {"caveats": ["confidence is medium (0.66)"]}
     task = incident(waiting_for="override", escalation=escalation, findings=caveats)
-    verbose, short = flat(shown(task, verbose=True)), flat(shown(task))
+    verbose, short = flat(card_text(task, verbose=True)), flat(card_text(task))
     for said in (score, "searched documents about: the resolver", "confidence is medium (0.66)"):
         assert said in verbose
         assert said not in short
@@ -67,14 +67,14 @@ def test_numbers_and_what_was_searched_for_are_there_when_they_are_asked_for() -
 
 
 def test_what_is_quoted_in_the_proposal_is_not_quoted_again() -> None:
-    assert shown(incident()).count("dig @RESOLVER") == 1
-    without = shown(incident(proposal=None))
+    assert card_text(incident()).count("dig @RESOLVER") == 1
+    without = card_text(incident(proposal=None))
     assert f"“{RUNBOOK}”" in without
     assert "runbooks/orders.md, characters 10 to 94" in without
 
 
 def test_an_escalated_card_says_what_was_tried_by_whom_and_what_is_needed_how() -> None:
-    lines = flat(shown(escalated(proposal=None)))
+    lines = flat(card_text(escalated(proposal=None)))
     assert "escalated to calling_llm (repeated_failure), waits for override" in lines
     assert f'counterpoint outcome {INCIDENT} succeeded --note "WHAT FIXED IT" --project orders' in lines
     assert "tried in this task: 2 attempts, 2 failed" in lines
@@ -84,19 +84,19 @@ def test_an_escalated_card_says_what_was_tried_by_whom_and_what_is_needed_how() 
 
 
 def test_an_escalated_card_with_an_offer_says_how_to_report_that_it_helped() -> None:
-    lines = flat(shown(escalated(proposal="Unlock the user.")))
+    lines = flat(card_text(escalated(proposal="Unlock the user.")))
     assert f"report counterpoint outcome {INCIDENT} succeeded --project orders or failed" in lines
     assert "--by something-else" in lines
 
 
 def test_an_escalated_question_does_not_ask_for_a_fix() -> None:
-    assert "counterpoint outcome" not in shown(escalated(kind="question"))
+    assert "counterpoint outcome" not in card_text(escalated(kind="question"))
 
 
 def test_a_card_of_a_held_proposal_says_who_decides_until_when_and_how() -> None:
     approval = {"approval_id": "a1", "category": "proposal", "artifact_sha256": "ab" * 32}
     approval |= {"expires_at": "2026-11-18T06:00:00Z"}
-    lines = flat(shown(incident(waiting_for="approval", approval=approval, proposal=None)))
+    lines = flat(card_text(incident(waiting_for="approval", approval=approval, proposal=None)))
     assert "waits for approval" in lines
     assert "approval: a person decides on the proposal before 2026-11-18 06:00:00 UTC" in lines
     assert f"counterpoint approvals --task {INCIDENT} --project orders" in lines
@@ -120,7 +120,7 @@ def test_a_card_of_a_held_proposal_says_who_decides_until_when_and_how() -> None
     ],
 )
 def test_it_says_how_often(repeats: Any, said: str | None) -> None:
-    lines = flat(shown(incident(context={"repeats": repeats})))
+    lines = flat(card_text(incident(context={"repeats": repeats})))
     assert said in lines if said else "first on" not in lines
 
 
@@ -140,7 +140,7 @@ def rests(number: int) -> list[dict[str, Any]]:
 
 def test_who_is_hit_is_worst_first_and_folded_above_ten() -> None:
     findings = incident()["findings"] | {"downstream": rests(24)}
-    lines = shown(incident(findings=findings)).splitlines()
+    lines = card_text(incident(findings=findings)).splitlines()
     listed = [line for line in lines if re.search(r"thing\d", line)]
     assert len(listed) == 10
     direct = [line for line in listed if "directly" in line]
@@ -149,13 +149,13 @@ def test_who_is_hit_is_worst_first_and_folded_above_ten() -> None:
     assert unowned == sorted(unowned)
     assert any(line.strip().startswith("and 14 more, of team") for line in lines)
     assert "12 jobs and 12 data sets of 4 owners" in flat("\n".join(lines))
-    assert len(re.findall(r"thing\d", shown(incident(findings=findings), verbose=True))) == 24
+    assert len(re.findall(r"thing\d", card_text(incident(findings=findings), verbose=True))) == 24
 
 
 def test_what_a_caller_claims_is_called_a_claim_and_stands_last() -> None:
     row = {"kind": "job", "namespace": "n", "name": "billing", "hops": 1, "edge": "data", "owner": "ceo"}
     downstream = [row | {"claimed_by": "caller"}, *rests(2)]
-    lines = shown(incident(findings=incident()["findings"] | {"downstream": downstream})).splitlines()
+    lines = card_text(incident(findings=incident()["findings"] | {"downstream": downstream})).splitlines()
     listed = [line for line in lines if re.search(r"billing|thing\d", line)]
     assert "stated by counterpoint/lineage" in listed[-1]
 
@@ -163,25 +163,25 @@ def test_what_a_caller_claims_is_called_a_claim_and_stands_last() -> None:
 def test_parts_and_the_whole_of_a_merge_are_shown() -> None:
     part = {"task_id": "incident-2", "namespace": "n", "name": "load", "last_at": "2026-11-17T06:00:00Z"}
     rows = [part | {"count": 2, "over": False}, part | {"task_id": "incident-3", "count": 1, "over": True}]
-    lines = flat(shown(incident(context={"merged": rows})))
+    lines = flat(card_text(incident(context={"merged": rows})))
     assert "merged n/load 2 flows last failed at 2026-11-17 06:00:00 UTC incident-2" in lines
     assert "n/load 1 flow works again incident-3" in lines
     repeats = {"count": 4, "first_at": "2026-11-15T06:00:00Z", "last_at": "2026-11-17T06:00:00Z"}
-    lines = flat(shown(incident(context={"merged": rows, "repeats": repeats})))
+    lines = flat(card_text(incident(context={"merged": rows, "repeats": repeats})))
     assert "failed 4 failures in 2 days with the 2 incidents merged into it, first on 2026-11-15" in lines
     assert "fourth time" not in lines
-    lines = flat(shown(incident(context={"merged_into": "incident-1", "merged": []})))
+    lines = flat(card_text(incident(context={"merged_into": "incident-1", "merged": []})))
     assert "merged merged into incident-1, which is handled instead" in lines
-    assert "merged" not in flat(shown(incident(context={"merged_into": "", "merged": []})))
+    assert "merged" not in flat(card_text(incident(context={"merged_into": "", "merged": []})))
 
 
 def test_affected_jobs_that_were_not_listed_as_downstream_are_counted_in_the_impact() -> None:
     row = {"kind": "job", "namespace": "n", "name": "j0", "hops": 1, "edge": "data"}
     findings = incident()["findings"] | {"downstream": [row]}
     affected = [{"namespace": "n", "name": f"j{one}", "failed_at": "2026-11-17T06:00:00Z"} for one in range(3)]
-    lines = flat(shown(incident(context={"affected": affected}, findings=findings)))
+    lines = flat(card_text(incident(context={"affected": affected}, findings=findings)))
     assert "impact directly job j0 no owner besides 2 jobs under affected" in lines
-    lines = flat(shown(incident(context={"affected": affected[:1]}, findings=findings)))
+    lines = flat(card_text(incident(context={"affected": affected[:1]}, findings=findings)))
     assert "besides" not in lines
 
 
@@ -196,7 +196,7 @@ def test_what_has_changed_and_what_is_affected_is_listed() -> None:
     affected = [{"namespace": "n", "name": f"j{one}", "failed_at": "2026-11-17T06:00:00Z"} for one in range(12)]
     owned = [{"kind": "job", "namespace": "n", "name": "j1", "hops": 1, "edge": "data", "owner": "harbour"}]
     context = {"changed": changed, "affected": affected, "affected_count": 40, "downstream": owned}
-    lines = flat(shown(incident(context=context, findings=None)))
+    lines = flat(card_text(incident(context=context, findings=None)))
     for said in (
         "changed code 1 → 2 https://git.example/compare/1...2",
         "schema raw.a no longer x INT",
@@ -210,24 +210,24 @@ def test_what_has_changed_and_what_is_affected_is_listed() -> None:
     assert "nonsense" not in lines
     findings = Findings(downstream=tuple(Downstream.model_validate(row) for row in owned))
     assert "n/j1 failed at 2026-11-17 06:00:00 UTC harbour" in flat(
-        shown(incident(context={"affected": affected}, findings=findings))
+        card_text(incident(context={"affected": affected}, findings=findings))
     )
 
 
 def test_a_description_that_is_the_error_is_shown_once() -> None:
     error = "mbedtls_ssl_handshake returned -0x2700"
-    card = shown(incident(context={}, title="No telemetry", description=error, error_message=error))
+    card = card_text(incident(context={}, title="No telemetry", description=error, error_message=error))
     assert card.count(error) == 1
 
 
 def test_where_no_error_was_sent_the_card_says_what_to_switch_on() -> None:
     silent = {"error_message": "failed without an error message", "context": {"hint": "run it with its logs"}}
-    assert "error failed without an error message hint run it with its logs" in flat(shown(incident(**silent)))
+    assert "error failed without an error message hint run it with its logs" in flat(card_text(incident(**silent)))
 
 
 def test_a_long_error_is_its_headline_until_more_is_asked_for() -> None:
     error = "Traceback (most recent call last):\n" + '  File "a.py", line 1, in f\n' * 30 + "ValueError: it broke"
-    short, whole = shown(incident(error_message=error)), shown(incident(error_message=error), verbose=True)
+    short, whole = card_text(incident(error_message=error)), card_text(incident(error_message=error), verbose=True)
     assert "a.py" not in short
     assert "ValueError: it broke" in short
     assert "32 lines in total, shown with --verbose" in short
@@ -236,7 +236,7 @@ def test_a_long_error_is_its_headline_until_more_is_asked_for() -> None:
 
 def test_where_no_document_is_about_it_the_nearest_are_called_the_nearest() -> None:
     escalation = {"to": "calling_llm", "code": "low_confidence", "searched_for": ["documents about " + "x " * 200]}
-    lines = flat(shown(incident(proposal=None, waiting_for="documents", escalation=escalation)))
+    lines = flat(card_text(incident(proposal=None, waiting_for="documents", escalation=escalation)))
     assert "no relevant document, the nearest are quoted below" in lines
     assert "nearest “Ask the resolver" in lines
 
@@ -244,14 +244,14 @@ def test_where_no_document_is_about_it_the_nearest_are_called_the_nearest() -> N
 def test_code_without_a_plan_quotes_the_nearest_and_with_one_what_it_rests_on() -> None:
     escalation = {"to": "calling_llm", "code": "no_model"}
     given = {"kind": "develop", "proposal": None, "waiting_for": "override", "escalation": escalation}
-    assert "1 document about it" in flat(shown(incident(**given)))
+    assert "1 document about it" in flat(card_text(incident(**given)))
     without = incident()["findings"] | {"next_steps": []}
-    assert "nearest “Ask the resolver" in flat(shown(incident(**given, findings=without)))
+    assert "nearest “Ask the resolver" in flat(card_text(incident(**given, findings=without)))
 
 
 def test_a_proposal_is_set_anew_but_its_quotes_lists_and_references_stay_lines() -> None:
     proposal = "From a.md [1]:\n\n> 1. Ask\n>    the resolver.\n> 2. Restart\n> it.\n\n[1] a.md  \n[2] b.md  "
-    lines = [line.strip() for line in shown(incident(proposal=proposal)).splitlines()]
+    lines = [line.strip() for line in card_text(incident(proposal=proposal)).splitlines()]
     start = lines.index("do first      From a.md [1]:")
     assert lines[start + 1 : start + 8] == [
         "",
@@ -268,11 +268,11 @@ def test_an_offer_is_not_repeated_as_a_next_step() -> None:
     offer = "This looks alike.\n\n> Open port 53."
     findings = incident()["findings"] | {"next_steps": [offer, "Ask the owner."], "likelihood": 0.5}
     escalation = {"to": "human", "code": "low_confidence"}
-    lines = shown(incident(proposal=offer, findings=findings, waiting_for="override", escalation=escalation))
+    lines = card_text(incident(proposal=offer, findings=findings, waiting_for="override", escalation=escalation))
     assert lines.count("Open port 53.") == 1
     assert "may help      This looks alike." in lines
     assert "then          Ask the owner." in lines
-    stopped = shown(incident(proposal=None, findings=findings, waiting_for="documents", escalation=escalation))
+    stopped = card_text(incident(proposal=None, findings=findings, waiting_for="documents", escalation=escalation))
     assert stopped.count("Open port 53.") == 1
     assert "may help      This looks alike." in stopped
 
@@ -280,26 +280,26 @@ def test_an_offer_is_not_repeated_as_a_next_step() -> None:
 def test_what_is_needed_is_not_repeated_as_a_next_step() -> None:
     need = {"kind": "outcome", "what": "report what was changed", "how": "counterpoint outcome T succeeded"}
     findings = incident()["findings"] | {"next_steps": [f"{need['what']}: `{need['how']}`", "Ask the owner."]}
-    lines = shown(incident(findings=findings, needs=[need]))
+    lines = card_text(incident(findings=findings, needs=[need]))
     assert lines.count("report what was changed") == 1
     assert "then          Ask the owner." in lines
 
 
 def test_a_task_that_nobody_has_looked_at_does_not_say_that_nothing_is_known() -> None:
-    lines = shown(incident(findings=None))
+    lines = card_text(incident(findings=None))
     assert "not searched yet" in lines
     assert "found no similar one" not in lines
 
 
 def test_the_card_of_a_question_is_its_answer() -> None:
-    lines = shown(answered())
+    lines = card_text(answered())
     assert "team-finance [1]" in lines
     assert "seen before" not in lines
 
 
 def test_no_line_is_wider_than_the_page_unless_one_word_is() -> None:
     for task in (incident(), escalated(), answered()):
-        assert max(map(len, shown(task).splitlines())) <= 100
+        assert max(map(len, card_text(task).splitlines())) <= 100
 
 
 printable = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" \n"), max_size=400)
@@ -346,6 +346,6 @@ def test_cards_of_two_runs_are_equal_but_for_ids_and_times() -> None:
         task_id="incident-ffffffffffffffffffffffff",
         context=incident()["context"] | {"failed_at": "2026-11-18T06:11:59.123456+00:00"},
     )
-    assert shown(incident()) != shown(other)
-    assert normalised(shown(incident())) == normalised(shown(other))
-    assert normalised(shown(incident())) != normalised(shown(incident(attempt=2)))
+    assert card_text(incident()) != card_text(other)
+    assert normalised(card_text(incident())) == normalised(card_text(other))
+    assert normalised(card_text(incident())) != normalised(card_text(incident(attempt=2)))

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from ui.card_texts import flat, shown
+from ui.card_texts import card_text, flat
 from ui.cli_data import RUNBOOK, escalated, incident
 
 
 def test_attempts_of_earlier_tasks_are_told_apart_from_those_of_this_one() -> None:
-    lines = flat(shown(escalated(submitted_at="2026-11-17T06:01:30Z")))
+    lines = flat(card_text(escalated(submitted_at="2026-11-17T06:01:30Z")))
     assert "seen before 1 attempt on 2026-11-17, 1 failed no attempt has helped yet" in lines
     assert "tried in this task: 1 attempt, 1 failed" in lines
 
@@ -40,7 +40,7 @@ def recognised(likelihood: float | None, **more: Any) -> dict[str, Any]:
 def test_likeness_is_said_in_words_and_what_only_looks_alike_is_an_offer(
     likelihood: float, said: str, label: str
 ) -> None:
-    lines = flat(shown(recognised(likelihood)))
+    lines = flat(card_text(recognised(likelihood)))
     assert said in lines
     assert f" {label} From" in lines
     led = "fixed by" if likelihood >= 0.7 else "the fix then was"
@@ -48,7 +48,7 @@ def test_likeness_is_said_in_words_and_what_only_looks_alike_is_an_offer(
     because = "in common" if likelihood < 0.4 else "because"
     assert f"{because}: same job; shares much of the error's rare words" in lines
     assert f"({likelihood:.2f})" not in lines
-    assert "shares 83% of" in flat(shown(recognised(likelihood), verbose=True))
+    assert "shares 83% of" in flat(card_text(recognised(likelihood), verbose=True))
 
 
 def test_attempts_at_other_failures_are_not_counted_as_attempts_at_this_one() -> None:
@@ -57,13 +57,13 @@ def test_attempts_at_other_failures_are_not_counted_as_attempts_at_this_one() ->
     failed = fix | {"id": "a2", "outcome": "failed", "likelihood": 0.72}
     others = [fix | {"id": "b", "likelihood": 0.5}, fix | {"id": "c", "likelihood": 0.2}]
     same["findings"]["similar_attempts"] = [fix, failed, *others]
-    lines = flat(shown(same))
+    lines = flat(card_text(same))
     assert "probably the same failure: 2 attempts on 2026-11-10, 1 succeeded, 1 failed" in lines
     assert "more" not in lines
 
 
 def test_a_fix_that_a_run_alone_has_shown_is_called_unconfirmed() -> None:
-    lines = flat(shown(recognised(0.9, evidence="observed")))
+    lines = flat(card_text(recognised(0.9, evidence="observed")))
     assert "succeeded (observed, not confirmed by a person)" in lines
     assert "1 recovered without a confirmed cause" in lines
     assert "the job worked again after “Open port 53.”" in lines
@@ -71,7 +71,7 @@ def test_a_fix_that_a_run_alone_has_shown_is_called_unconfirmed() -> None:
 
 
 def test_what_was_reported_of_another_task_after_this_one_was_submitted_is_no_attempt_of_this_one() -> None:
-    lines = flat(shown(recognised(0.9, when="2030-01-01T00:00:00Z")))
+    lines = flat(card_text(recognised(0.9, when="2030-01-01T00:00:00Z")))
     assert "almost certainly the same failure: 1 attempt" in lines
     assert "tried in this task" not in lines
 
@@ -84,28 +84,28 @@ def test_attempts_at_other_failures_are_shown_only_if_their_fix_would_be_offered
         for name, likelihood in (("near", 0.35), ("far", 0.2))
     ]
     task["findings"]["similar_attempts"] += others
-    lines = flat(shown(task))
+    lines = flat(card_text(task))
     assert "“Do near.”; condition then: Ask first." in lines
     assert "Do far." not in lines
     assert "and 1 more" not in lines
-    assert "Do far." in flat(shown(task, verbose=True))
+    assert "Do far." in flat(card_text(task, verbose=True))
 
 
 def test_the_fix_that_is_proposed_is_named_and_of_an_unlike_failure_the_act_alone() -> None:
     task = recognised(0.9, id="first")
     (first,) = task["findings"]["similar_attempts"]
     task["findings"]["similar_attempts"].append(first | {"id": "last", "tried": "Close port 53."})
-    assert "fixed by “Open port 53.”" in flat(shown(task))
+    assert "fixed by “Open port 53.”" in flat(card_text(task))
     cited = {"store": "attempts", "id": "last", "version": 1, "source_path": "attempts/last#tried", "start": 0}
     task["findings"]["citations"] = [cited | {"end": 14, "quote": "Close port 53."}]
-    assert "fixed by “Close port 53.”" in flat(shown(task))
-    assert "condition then" in flat(shown(recognised(0.5, constraints=["Drain it."])))
-    assert "condition then" not in flat(shown(recognised(0.2, constraints=["Drain it."])))
+    assert "fixed by “Close port 53.”" in flat(card_text(task))
+    assert "condition then" in flat(card_text(recognised(0.5, constraints=["Drain it."])))
+    assert "condition then" not in flat(card_text(recognised(0.2, constraints=["Drain it."])))
 
 
 def test_a_fix_that_is_offered_although_its_failure_is_recognised_is_not_stated_as_a_fact() -> None:
     task = recognised(0.9, confirmed=False)
-    lines = flat(shown(task))
+    lines = flat(card_text(task))
     assert "not confirmed by a trusted person: “Open port 53.”, succeeded (reported)" in lines
     assert "fixed by" not in lines
 
@@ -115,28 +115,28 @@ def test_a_quoted_section_that_is_likely_is_not_called_no_source() -> None:
         "terms": {"rag_similarity": 0.4, "rag_hits": 0, "provider_exists": "not applicable", "similar_dag": False}
     }
     findings = incident()["findings"] | {"likelihood": 0.75}
-    lines = flat(shown(incident(confidence=low, findings=findings)))
+    lines = flat(card_text(incident(confidence=low, findings=findings)))
     assert "confidence low: the quoted section is probably right, but little else supports it" in lines
     assert "no trusted source" not in lines
-    offer = flat(shown(incident(confidence=low, findings=findings | {"likelihood": 0.5})))
+    offer = flat(card_text(incident(confidence=low, findings=findings | {"likelihood": 0.5})))
     assert "confidence low: not enough evidence; no trusted source about it" in offer
 
 
 def test_in_shadow_it_is_not_said_that_nothing_is_known() -> None:
-    lines = flat(shown(incident(findings={}, shadow=True)))
+    lines = flat(card_text(incident(findings={}, shadow=True)))
     assert "not shown: incidents of this job are in shadow" in lines
     assert "found no similar one" not in lines
 
 
 def test_a_proposal_that_something_else_made_superfluous_is_called_so_and_a_note_is_said_once() -> None:
-    superseded = flat(shown(recognised(0.9, outcome="superseded")))
+    superseded = flat(card_text(recognised(0.9, outcome="superseded")))
     assert "not the cause of the recovery (reported)" in superseded
     assert "fixed by" not in superseded
-    assert "noted: Open port 53." not in flat(shown(recognised(0.9, note="Open port 53.")))
+    assert "noted: Open port 53." not in flat(card_text(recognised(0.9, note="Open port 53.")))
 
 
 def test_conditions_of_the_fix_stand_beside_it_unless_the_proposal_says_them() -> None:
     condition = "Drain the queue first."
     task = recognised(0.9, constraints=[condition])
-    assert f"condition then: {condition}" in flat(shown(task))
-    assert "condition then" not in shown(task | {"proposal": f"> Drain the\n> queue first.\n\n> {RUNBOOK}"})
+    assert f"condition then: {condition}" in flat(card_text(task))
+    assert "condition then" not in card_text(task | {"proposal": f"> Drain the\n> queue first.\n\n> {RUNBOOK}"})

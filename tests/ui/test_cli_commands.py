@@ -12,7 +12,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 from ui.cli_data import INCIDENT, answered, escalated, incident
-from ui.cli_server import TOKEN, Played
+from ui.cli_server import TOKEN, ScriptedApi
 
 from counterpoint.cli.commands.tasks import STATES
 from counterpoint.cli.main import app
@@ -93,7 +93,7 @@ def test_help_loads_no_http_client_and_no_models() -> None:
     assert shown.stdout.splitlines()[-1] == "[]"
 
 
-def test_submit_sends_what_was_said_and_prints_the_task_id(api: Played, tmp_path: Path) -> None:
+def test_submit_sends_what_was_said_and_prints_the_task_id(api: ScriptedApi, tmp_path: Path) -> None:
     api.on("POST /v1/tasks", (202, incident(state="submitted")))
     error = tmp_path / "error.txt"
     error.write_text("it broke")
@@ -120,19 +120,19 @@ def test_submit_sends_what_was_said_and_prints_the_task_id(api: Played, tmp_path
 
 
 @pytest.mark.parametrize("amount", ["two", "-1", "Infinity", ""])
-def test_a_budget_that_is_no_amount_is_refused_before_anything_is_sent(api: Played, amount: str) -> None:
+def test_a_budget_that_is_no_amount_is_refused_before_anything_is_sent(api: ScriptedApi, amount: str) -> None:
     result = run("submit", "plan", "x", f"--budget={amount}", *api.options())
     assert (result.exit_code, "--budget takes an amount in US dollars" in result.output, api.asked) == (2, True, [])
 
 
-def test_an_unknown_autonomy_is_refused_before_anything_is_sent(api: Played) -> None:
+def test_an_unknown_autonomy_is_refused_before_anything_is_sent(api: ScriptedApi) -> None:
     result = run("submit", "plan", "x", "--autonomy", "full", *api.options())
     assert (result.exit_code, "--autonomy is one of supervised" in result.output, api.asked) == (2, True, [])
 
 
 @pytest.mark.parametrize("words", [["submit", "plan", "x"], ["ask", "x", "--no-wait"]])
 def test_what_is_unavailable_for_a_moment_is_asked_again_under_the_same_key(
-    api: Played, words: list[str], monkeypatch: pytest.MonkeyPatch
+    api: ScriptedApi, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("counterpoint.cli.api._RETRY_S", 0.01)
     away = (503, {"title": "Service Unavailable", "status": 503})
@@ -145,7 +145,7 @@ def test_what_is_unavailable_for_a_moment_is_asked_again_under_the_same_key(
     assert api.asked[3].headers["idempotency-key"] != api.asked[0].headers["idempotency-key"]
 
 
-def test_what_stays_unavailable_fails(api: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stays_unavailable_fails(api: ScriptedApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("counterpoint.cli.api._PATIENCE_S", 0.0)
     monkeypatch.setattr("counterpoint.cli.api._RETRY_S", 0.01)
     api.on("POST /v1/tasks", (503, {"title": "Service Unavailable", "status": 503}))
@@ -155,7 +155,7 @@ def test_what_stays_unavailable_fails(api: Played, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("words", [["submit", "troubleshoot", "x"], ["outcome", "t", "failed"]])
 def test_an_error_that_is_larger_than_a_message_takes_is_not_sent(
-    api: Played, tmp_path: Path, words: list[str]
+    api: ScriptedApi, tmp_path: Path, words: list[str]
 ) -> None:
     SubmitTask(kind="troubleshoot", description="x", error_message="x" * ERROR_CHARS)
     ReportOutcome(task_id="t", outcome="failed", error_message="x" * ERROR_CHARS)
@@ -167,7 +167,7 @@ def test_an_error_that_is_larger_than_a_message_takes_is_not_sent(
     assert "counterpoint ingest" in result.stderr
 
 
-def test_submit_names_on_stderr_what_nobody_knows(api: Played) -> None:
+def test_submit_names_on_stderr_what_nobody_knows(api: ScriptedApi) -> None:
     api.on("POST /v1/tasks", (202, incident(state="submitted", ignored=["descripton"])))
     result = run("submit", "plan", "x", *api.options())
     assert "descripton" in result.stderr
@@ -178,7 +178,7 @@ def test_submit_names_on_stderr_what_nobody_knows(api: Played) -> None:
     ("task", "code"),
     [(answered(), 0), (incident(), 4), (answered(state="failed"), 1), (answered(state="cancelled"), 1)],
 )
-def test_waiting_ends_with_the_code_of_the_task(api: Played, task: dict[str, Any], code: int) -> None:
+def test_waiting_ends_with_the_code_of_the_task(api: ScriptedApi, task: dict[str, Any], code: int) -> None:
     api.on("POST /v1/tasks", (202, task | {"state": "submitted"}))
     api.on(f"GET /v1/tasks/{task['task_id']}", (200, task | {"state": "working"}), (200, task))
     result = run("submit", "troubleshoot", "x", "--wait", "--json", *api.options())
@@ -187,7 +187,7 @@ def test_waiting_ends_with_the_code_of_the_task(api: Played, task: dict[str, Any
     assert [int(asked.params["wait"]) for asked in api.asked[1:]] == [30, 30]
 
 
-def test_a_wait_that_takes_too_long_fails_and_says_how_to_look_again(api: Played) -> None:
+def test_a_wait_that_takes_too_long_fails_and_says_how_to_look_again(api: ScriptedApi) -> None:
     api.on("POST /v1/tasks", (202, incident(state="submitted")))
     api.on(f"GET /v1/tasks/{INCIDENT}", (200, incident(state="working", waiting_for=None)))
     result = run("submit", "troubleshoot", "x", "--wait", "--timeout", "1", *api.options())
@@ -196,7 +196,7 @@ def test_a_wait_that_takes_too_long_fails_and_says_how_to_look_again(api: Played
     assert TOKEN not in result.stderr
 
 
-def test_ask_prints_the_answer_with_its_citations(api: Played) -> None:
+def test_ask_prints_the_answer_with_its_citations(api: ScriptedApi) -> None:
     api.on("POST /v1/tasks", (202, answered(state="submitted")))
     api.on("GET /v1/tasks/question-1", (200, answered()))
     result = run("ask", "Who owns finance_daily?", *api.options())
@@ -205,7 +205,7 @@ def test_ask_prints_the_answer_with_its_citations(api: Played) -> None:
     assert "[1] ownership.md, characters 5 to 17" in result.stdout
 
 
-def test_an_outcome_and_an_override_say_all_that_was_given(api: Played) -> None:
+def test_an_outcome_and_an_override_say_all_that_was_given(api: ScriptedApi) -> None:
     api.on(f"POST /v1/tasks/{INCIDENT}/outcome", (202, {"task_id": INCIDENT}))
     api.on(f"POST /v1/tasks/{INCIDENT}/override", (202, {"task_id": INCIDENT}))
     first = run("outcome", INCIDENT, "failed", "--attempt", "2", "--note", "no change", "-p", "orders", *api.options())
@@ -233,7 +233,7 @@ def test_an_outcome_and_an_override_say_all_that_was_given(api: Played) -> None:
         ["cancel", INCIDENT],
     ],
 )
-def test_what_is_said_about_a_task_that_has_ended_fails_and_says_so(api: Played, arguments: list[str]) -> None:
+def test_what_is_said_about_a_task_that_has_ended_fails_and_says_so(api: ScriptedApi, arguments: list[str]) -> None:
     reply = {"task_id": INCIDENT, "state": "completed", "late": True}
     api.on(f"POST /v1/tasks/{INCIDENT}/{arguments[0]}", (202, reply))
     result = run(*arguments, *api.options())
@@ -242,13 +242,13 @@ def test_what_is_said_about_a_task_that_has_ended_fails_and_says_so(api: Played,
     assert (programs.exit_code, json.loads(programs.stdout)) == (1, reply)
 
 
-def test_show_prints_the_card_for_people_and_the_task_for_programs(api: Played) -> None:
+def test_show_prints_the_card_for_people_and_the_task_for_programs(api: ScriptedApi) -> None:
     api.on(f"GET /v1/tasks/{INCIDENT}", (200, escalated()))
     assert "escalated to calling_llm (repeated_failure)" in run("show", INCIDENT, *api.options()).stdout
     assert json.loads(run("show", INCIDENT, "--json", *api.options()).stdout) == escalated()
 
 
-def test_a_blast_radius_names_the_namespace_of_what_is_hit(api: Played) -> None:
+def test_a_blast_radius_names_the_namespace_of_what_is_hit(api: ScriptedApi) -> None:
     row = {"hops": 1, "edge": "data", "kind": "job", "namespace": "nightly", "name": "load", "owner": None}
     api.on("GET /v1/jobs/ns/job/blast-radius", (200, {"downstream": [row]}))
     heads, only = run("blast-radius", "ns/job", *api.options()).stdout.splitlines()
@@ -258,7 +258,7 @@ def test_a_blast_radius_names_the_namespace_of_what_is_hit(api: Played) -> None:
     )
 
 
-def test_lists_follow_pages_up_to_the_limit(api: Played) -> None:
+def test_lists_follow_pages_up_to_the_limit(api: ScriptedApi) -> None:
     api.on(
         "GET /v1/tasks",
         (200, {"items": [incident()], "next_cursor": "7"}),
@@ -270,7 +270,7 @@ def test_lists_follow_pages_up_to_the_limit(api: Played) -> None:
     assert {asked.params["state"] for asked in api.asked} == {"input_required"}
 
 
-def test_a_refusal_is_printed_with_its_fields_and_fails(api: Played) -> None:
+def test_a_refusal_is_printed_with_its_fields_and_fails(api: ScriptedApi) -> None:
     problem = {
         "title": "Unprocessable Content",
         "status": 422,
@@ -325,7 +325,7 @@ def test_a_state_is_one_of_the_contract() -> None:
     assert get_args(State) == STATES
 
 
-def test_a_token_of_a_new_principal_is_all_that_stdout_holds(api: Played) -> None:
+def test_a_token_of_a_new_principal_is_all_that_stdout_holds(api: ScriptedApi) -> None:
     api.on("POST /v1/principals", (201, {"principal": {"name": "airflow"}, "token": "secret"}))
     result = run("principal", "create", "airflow", "--role", "submit", "--in", "orders", *api.options())
     assert (result.exit_code, result.stdout) == (0, "secret\n")
@@ -336,7 +336,7 @@ def test_a_token_of_a_new_principal_is_all_that_stdout_holds(api: Played) -> Non
     assert api.asked[1].body["expires_at"] == ends
 
 
-def test_a_broken_audit_log_fails(api: Played) -> None:
+def test_a_broken_audit_log_fails(api: ScriptedApi) -> None:
     report = {
         "ok": False,
         "commits": 3,
@@ -392,7 +392,7 @@ def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_job_a_run_or_a_data_set_is_the_target(
-    api: Played, options: list[str], target: dict[str, Any] | None
+    api: ScriptedApi, options: list[str], target: dict[str, Any] | None
 ) -> None:
     api.on("POST /v1/tasks", (202, incident(state="submitted")))
     assert run("submit", "troubleshoot", "It fails", *options, *api.options()).exit_code == 0
@@ -411,7 +411,7 @@ def test_a_job_a_run_or_a_data_set_is_the_target(
         (["--format", "plain"], "fetch_orders failed", "╭"),
     ],
 )
-def test_show_prints_the_card_as_it_is_asked_for(api: Played, options: list[str], said: str, unsaid: str) -> None:
+def test_show_prints_the_card_as_it_is_asked_for(api: ScriptedApi, options: list[str], said: str, unsaid: str) -> None:
     api.on(f"GET /v1/tasks/{INCIDENT}", (200, incident()))
     shown = run("show", INCIDENT, *options, *api.options())
     assert shown.exit_code == 0, shown.output
@@ -420,7 +420,7 @@ def test_show_prints_the_card_as_it_is_asked_for(api: Played, options: list[str]
     assert run("show", INCIDENT, "--format", "html", *api.options()).exit_code == 2
 
 
-def test_a_stolen_capability_is_revoked_in_its_project_by_its_id_alone(api: Played) -> None:
+def test_a_stolen_capability_is_revoked_in_its_project_by_its_id_alone(api: ScriptedApi) -> None:
     nothing = {"rights": frozenset(), "sends": frozenset(), "agents": frozenset(), "clearance": 1}
     ends = datetime(2026, 1, 2, tzinfo=UTC)
     grant = Grant(audience="developer", project="orders", task="t-1", message="m-1", expires_at=ends, **nothing)
@@ -437,7 +437,7 @@ def test_a_stolen_capability_is_revoked_in_its_project_by_its_id_alone(api: Play
     assert run("revoke", "no token", "--reason", "x", *api.options()).exit_code == 2
 
 
-def test_console_prints_a_link_whose_code_no_server_sees(api: Played) -> None:
+def test_console_prints_a_link_whose_code_no_server_sees(api: ScriptedApi) -> None:
     api.on("POST /v1/sign-in-codes", *[(201, {"code": "c0de", "valid_s": 300})] * 2)
     result = run("console", INCIDENT, "-p", "orders", *api.options())
     address = f"{api.url}/#code=c0de&project=orders&task={INCIDENT}"

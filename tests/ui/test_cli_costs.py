@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from typer.testing import CliRunner
-from ui.cli_server import Played
+from ui.cli_server import ScriptedApi
 
 from counterpoint.cli.main import app
 from counterpoint.cli.render.limits import dollars
@@ -23,12 +23,12 @@ def report(by: str, *lines: dict[str, Any], total: str = "0") -> dict[str, Any]:
     return {"by": by, "lines": list(lines), "total": line(None, total), "truncated": False}
 
 
-def run(api: Played, *words: str) -> tuple[int, str]:
+def run(api: ScriptedApi, *words: str) -> tuple[int, str]:
     done = CliRunner().invoke(app, ["costs", *words, *api.options()], env={"COLUMNS": "120"})
     return done.exit_code, done.output
 
 
-def test_each_group_has_a_line_and_more_than_one_a_total(api: Played) -> None:
+def test_each_group_has_a_line_and_more_than_one_a_total(api: ScriptedApi) -> None:
     notes = {"unpriced": 2, "unknown": 1, "under_way": 1, "reserved_usd": "0.004"}
     api.on(
         f"GET {URL}",
@@ -43,7 +43,7 @@ def test_each_group_has_a_line_and_more_than_one_a_total(api: Played) -> None:
     assert rows[-2:] == ["esche 0.00031 3 2,100 40", "total 1.50 3 2,100 40"]
 
 
-def test_no_calls_and_an_unknown_group(api: Played) -> None:
+def test_no_calls_and_an_unknown_group(api: ScriptedApi) -> None:
     api.on(f"GET {URL}", (200, report("day")))
     assert run(api, "--by", "day") == (0, "no model calls\n")
     code, shown = run(api, "--by", "colour")
@@ -51,7 +51,7 @@ def test_no_calls_and_an_unknown_group(api: Played) -> None:
     assert "costs are grouped by agent, day, model, project, session, task, not colour" in " ".join(shown.split())
 
 
-def test_every_project_is_summed_up(api: Played) -> None:
+def test_every_project_is_summed_up(api: ScriptedApi) -> None:
     api.on("GET /v1/principals", (200, {"items": [{"projects": ["orders", "*"]}]}))
     played = (200, report("project")), (200, report("project", line("orders", "0.25"), total="0.25"))
     api.on(f"GET {URL}", *played, *played)

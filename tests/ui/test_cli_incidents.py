@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
-from ui.cli_server import Played
+from ui.cli_server import ScriptedApi
 
 from counterpoint.cli.ingest.incident_files import COLUMNS, OUTCOMES, IncidentFileError, parse_outcome, parse_time, read
 from counterpoint.cli.main import app
@@ -157,7 +157,7 @@ def test_a_time_is_what_was_written_or_nothing(said: str, expected: str | None) 
 
 
 def test_rows_are_sent_and_what_is_not_taken_is_named(
-    api: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "past.csv").write_text(TABLE)
@@ -186,7 +186,7 @@ def test_rows_are_sent_and_what_is_not_taken_is_named(
 
 
 def test_all_taken_ends_well_and_a_folder_is_searched(
-    api: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "past").mkdir()
@@ -199,7 +199,7 @@ def test_all_taken_ends_well_and_a_folder_is_searched(
 
 
 def test_a_file_that_cannot_be_read_is_named_and_the_others_are_sent(
-    api: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.csv").write_bytes(b"error,tried\n\xff")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
-from ui.cli_server import Played
+from ui.cli_server import ScriptedApi
 
 from counterpoint.cli.commands.ingest import TYPES
 from counterpoint.cli.ingest import files
@@ -56,7 +56,7 @@ def test_a_folder_is_walked_and_what_is_left_out_has_its_reason(tmp_path: Path) 
     assert failed == {"image.png", "latin.txt", "late.txt", "loop", "out", "huge.txt"}
 
 
-def test_an_empty_file_of_a_folder_is_counted_and_no_error(api: Played, tmp_path: Path) -> None:
+def test_an_empty_file_of_a_folder_is_counted_and_no_error(api: ScriptedApi, tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -74,7 +74,7 @@ def test_an_empty_file_of_a_folder_is_counted_and_no_error(api: Played, tmp_path
 
 
 def test_a_file_that_is_empty_now_or_named_itself_is_an_error_and_what_was_known_stays(
-    api: Played, tmp_path: Path
+    api: ScriptedApi, tmp_path: Path
 ) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
@@ -111,7 +111,7 @@ def test_batches_hold_all_documents_in_order_within_their_bounds(sizes: list[int
     assert all(len(batch) == 1 or sum(d.size_bytes for d in batch) <= most_bytes for batch in made)
 
 
-def test_documents_are_sent_and_summed_up(api: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_are_sent_and_summed_up(api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("# A")
@@ -132,7 +132,7 @@ def test_documents_are_sent_and_summed_up(api: Played, tmp_path: Path, monkeypat
     assert (asked.body["job"]["documents"], asked.body["job"]["done"]) == (2, 0)
 
 
-def test_what_nobody_vouches_for_is_handed_in_as_such(api: Played, tmp_path: Path) -> None:
+def test_what_nobody_vouches_for_is_handed_in_as_such(api: ScriptedApi, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# A")
     api.on("POST /v1/documents", (200, {"documents": [{"source": "a.md", "status": "added", "chunks": 1}]}))
     shown = CliRunner().invoke(app, ["ingest", str(tmp_path / "a.md"), "--untrusted", *api.options()])
@@ -142,7 +142,7 @@ def test_what_nobody_vouches_for_is_handed_in_as_such(api: Played, tmp_path: Pat
         assert CliRunner().invoke(app, ["ingest", *words, "--untrusted", *api.options()]).exit_code == 2
 
 
-def test_a_passage_that_nobody_vouches_for_is_shown_as_such(api: Played) -> None:
+def test_a_passage_that_nobody_vouches_for_is_shown_as_such(api: ScriptedApi) -> None:
     hits = [
         {"source": f"{name}.md", "start": 0, "end": 3, "score": 1.0, "text": "# A", "integrity": integrity}
         for name, integrity in (("said", 2), ("found", 0))
@@ -154,7 +154,7 @@ def test_a_passage_that_nobody_vouches_for_is_shown_as_such(api: Played) -> None
 
 
 def test_a_batch_that_is_refused_is_sent_one_by_one_and_the_refused_document_is_named(
-    api: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.md").write_text("good")
@@ -196,7 +196,7 @@ def test_a_page_that_says_its_encoding_itself_is_sent_as_bytes() -> None:
 class Echo:
     """Answers that every document was added, and keeps which documents a folder has."""
 
-    def __init__(self, api: Played) -> None:
+    def __init__(self, api: ScriptedApi) -> None:
         self.api = api
         api.on("GET /v1/documents", (200, {"items": [], "next_cursor": None}))
 
@@ -211,7 +211,7 @@ class Echo:
 
 
 @pytest.fixture
-def echo(api: Played) -> Echo:
+def echo(api: ScriptedApi) -> Echo:
     return Echo(api)
 
 
@@ -242,7 +242,7 @@ def test_a_name_does_not_depend_on_the_folder_that_the_command_is_given_in(
     assert echo.run(str(tmp_path / "runbooks"), "--name", "books")[0]["source"] == "books/net/dns.md"
 
 
-def test_of_a_repository_the_tracked_files_are_taken_by_its_name(echo: Echo, tmp_path: Path, api: Played) -> None:
+def test_of_a_repository_the_tracked_files_are_taken_by_its_name(echo: Echo, tmp_path: Path, api: ScriptedApi) -> None:
     repository(tmp_path / "orders")
     sent = echo.run(str(tmp_path / "orders"), sources=2, code=1)
     assert [one["source"] for one in sent] == ["orders/.hidden.md", "orders/docs/a.md"]
@@ -262,7 +262,7 @@ def test_a_repository_elsewhere_is_copied_for_a_while(echo: Echo, tmp_path: Path
     assert echo.run(f"file://{tmp_path}/nothing.git", code=1) == []
 
 
-def test_a_tracked_file_that_was_removed_is_gone(echo: Echo, api: Played, tmp_path: Path) -> None:
+def test_a_tracked_file_that_was_removed_is_gone(echo: Echo, api: ScriptedApi, tmp_path: Path) -> None:
     repository(tmp_path / "orders")
     (tmp_path / "orders" / "out.md").unlink()
     (tmp_path / "orders" / "docs" / "a.md").unlink()
@@ -310,7 +310,7 @@ def test_standard_input_is_a_document_with_a_name(echo: Echo) -> None:
     assert echo.run("-", code=2, input="x") == []
 
 
-def test_pages_are_fetched_and_each_that_cannot_be_is_named(echo: Echo, api: Played, tmp_path: Path) -> None:
+def test_pages_are_fetched_and_each_that_cannot_be_is_named(echo: Echo, api: ScriptedApi, tmp_path: Path) -> None:
     api.on("GET /page", (200, {"text": "Hello"}))
     listed = tmp_path / "pages.txt"
     listed.write_text(f"# two\n\n{api.url}/page#part\n{api.url}/missing\nhttp://user:word@127.0.0.1:9/x\n")
@@ -320,7 +320,9 @@ def test_pages_are_fetched_and_each_that_cannot_be_is_named(echo: Echo, api: Pla
     assert echo.run("--urls", str(listed), code=2) == []
 
 
-def test_files_are_read_as_they_are_handed_over(api: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_read_as_they_are_handed_over(
+    api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for n in range(120):
         (tmp_path / f"{n:03d}.md").write_text(f"# {n}")
     (tmp_path / "120.bin").write_bytes(b"\0")
@@ -344,7 +346,7 @@ def test_files_are_read_as_they_are_handed_over(api: Played, tmp_path: Path, mon
     assert len(json.loads(shown.stdout)["documents"]) == 120
 
 
-def test_a_text_takes_no_more_room_than_its_file(echo: Echo, api: Played, tmp_path: Path) -> None:
+def test_a_text_takes_no_more_room_than_its_file(echo: Echo, api: ScriptedApi, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("ж" * 10_000, encoding="utf-8")
     (sent,) = echo.run(str(tmp_path / "a.md"))
     assert sent["text"] == "ж" * 10_000
@@ -360,7 +362,7 @@ def test_two_documents_of_one_name_in_one_run_are_not_one(echo: Echo, tmp_path: 
 
 
 def test_what_is_gone_from_a_folder_is_deleted_but_not_what_could_not_be_looked_at(
-    echo: Echo, api: Played, tmp_path: Path
+    echo: Echo, api: ScriptedApi, tmp_path: Path
 ) -> None:
     docs = tmp_path / "docs"
     (docs / "locked").mkdir(parents=True)
@@ -379,7 +381,7 @@ def test_what_is_gone_from_a_folder_is_deleted_but_not_what_could_not_be_looked_
     ]
 
 
-def test_a_folder_in_which_there_is_nothing_has_lost_nothing(api: Played, tmp_path: Path) -> None:
+def test_a_folder_in_which_there_is_nothing_has_lost_nothing(api: ScriptedApi, tmp_path: Path) -> None:
     """A disk that is not mounted is an empty folder."""
     (tmp_path / "docs").mkdir()
     api.on(
@@ -393,7 +395,9 @@ def test_a_folder_in_which_there_is_nothing_has_lost_nothing(api: Played, tmp_pa
     assert CliRunner().invoke(app, ["ingest", str(tmp_path / "docs"), *api.options()]).exit_code == 0
 
 
-def test_where_nobody_may_look_nothing_is_deleted_and_that_is_said(echo: Echo, api: Played, tmp_path: Path) -> None:
+def test_where_nobody_may_look_nothing_is_deleted_and_that_is_said(
+    echo: Echo, api: ScriptedApi, tmp_path: Path
+) -> None:
     (tmp_path / "a.md").write_text("# A")
     api.on("GET /v1/documents", (403, {"title": "Forbidden", "status": 403}))
     api.on("POST /v1/documents", (200, {"documents": [{"source": "a", "status": "added"}]}))
@@ -403,7 +407,9 @@ def test_where_nobody_may_look_nothing_is_deleted_and_that_is_said(echo: Echo, a
     assert ": Forbidden" in shown.stderr
 
 
-def test_an_interrupted_run_says_how_far_it_came(api: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_says_how_far_it_came(
+    api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a.md").write_text("# A")
 
     def interrupted(*args: Any) -> None:
@@ -416,7 +422,7 @@ def test_an_interrupted_run_says_how_far_it_came(api: Played, tmp_path: Path, mo
     assert "interrupted after 0 of 1 document; run the same command to continue" in shown.stderr
 
 
-def test_what_was_read_otherwise_than_meant_is_said(api: Played, tmp_path: Path) -> None:
+def test_what_was_read_otherwise_than_meant_is_said(api: ScriptedApi, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("def broken(:")
     result = {"source": "a.py", "status": "added", "chunks": 1, "problem": "not read as Python but as plain text"}
     api.on("POST /v1/documents", (200, {"documents": [result]}))
@@ -436,7 +442,7 @@ def test_an_unknown_type_is_refused_with_those_there_are(tmp_path: Path) -> None
     assert "conversation" in shown.stderr
 
 
-def test_a_batch_that_takes_longer_than_a_request_is_handed_in_again(api: Played, tmp_path: Path) -> None:
+def test_a_batch_that_takes_longer_than_a_request_is_handed_in_again(api: ScriptedApi, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# A")
     away = (503, {"title": "Service Unavailable", "status": 503})
     api.on("POST /v1/documents", away, (200, {"documents": [{"source": "a.md", "status": "added", "chunks": 1}]}))

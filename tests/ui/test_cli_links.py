@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from typer.testing import CliRunner
-from ui.cli_server import Played
+from ui.cli_server import ScriptedApi
 
 from counterpoint.cli.main import app
 from counterpoint.proto.attempts import ReportOutcome
@@ -21,11 +21,11 @@ PAIR = {
 }
 
 
-def run(api: Played, *arguments: str) -> Any:
+def run(api: ScriptedApi, *arguments: str) -> Any:
     return CliRunner().invoke(app, [*arguments, *api.options()])
 
 
-def test_an_outcome_says_what_fixed_it_and_what_is_not_the_same(api: Played) -> None:
+def test_an_outcome_says_what_fixed_it_and_what_is_not_the_same(api: ScriptedApi) -> None:
     api.on("POST /v1/tasks/t1/outcome", (202, {"task_id": "t1", "late": False}))
     said = ("--by", "something-else", "--note", "unlocked the user", "--not-same", "a1", "--not-same", "a2")
     assert run(api, "outcome", "t1", "succeeded", *said).exit_code == 0
@@ -39,7 +39,7 @@ def test_an_outcome_says_what_fixed_it_and_what_is_not_the_same(api: Played) -> 
     assert ReportOutcome.model_validate(asked.body | {"task_id": "t1"}).by == "something_else"
 
 
-def test_a_cause_that_is_none_is_misuse_and_the_help_names_those_that_are(api: Played) -> None:
+def test_a_cause_that_is_none_is_misuse_and_the_help_names_those_that_are(api: ScriptedApi) -> None:
     result = run(api, "outcome", "t1", "succeeded", "--by", "luck")
     assert (result.exit_code, api.asked) == (2, [])
     shown = CliRunner().invoke(app, ["outcome", "--help"]).output
@@ -48,7 +48,9 @@ def test_a_cause_that_is_none_is_misuse_and_the_help_names_those_that_are(api: P
 
 
 @pytest.mark.parametrize(("verb", "relation"), [("link", "same"), ("split", "different"), ("merge", "merged")])
-def test_a_pair_is_related_and_the_command_that_undoes_it_is_printed(api: Played, verb: str, relation: str) -> None:
+def test_a_pair_is_related_and_the_command_that_undoes_it_is_printed(
+    api: ScriptedApi, verb: str, relation: str
+) -> None:
     api.on("POST /v1/links", (201, {"items": [PAIR | {"relation": relation}]}))
     api.on("DELETE /v1/links", (200, {"items": [PAIR]}))
     result = run(api, verb, "t1", "t2", "--reason", "one certificate", "-p", "orders")
@@ -59,21 +61,21 @@ def test_a_pair_is_related_and_the_command_that_undoes_it_is_printed(api: Played
     assert (api.asked[1].method, api.asked[1].params["relation"]) == ("DELETE", relation)
 
 
-def test_a_merge_says_into_which_one(api: Played) -> None:
+def test_a_merge_says_into_which_one(api: ScriptedApi) -> None:
     api.on("POST /v1/links", (201, {"items": [PAIR | {"relation": "merged"}]}))
     assert run(api, "merge", "t1", "t2", "-p", "orders").stdout.startswith("t2: merged into t1; undo it with ")
 
 
-def test_one_incident_is_no_pair(api: Played) -> None:
+def test_one_incident_is_no_pair(api: ScriptedApi) -> None:
     assert run(api, "link", "t1").exit_code == 2
 
 
-def test_what_was_said_is_listed(api: Played) -> None:
+def test_what_was_said_is_listed(api: ScriptedApi) -> None:
     api.on("GET /v1/links", (200, {"items": [PAIR], "next_cursor": None}))
     assert run(api, "links", "t1").stdout == "t1 is the same as t2 (ada, 2026-03-02): one certificate\n"
 
 
-def test_recoveries_print_the_question_and_its_answer(api: Played) -> None:
+def test_recoveries_print_the_question_and_its_answer(api: ScriptedApi) -> None:
     need = {"kind": "outcome", "what": "say what was changed", "how": "counterpoint outcome t1 succeeded"}
     task = {"task_id": "t1", "description": "the load fails", "needs": [need]}
     api.on("GET /v1/recoveries", (200, {"items": [task], "next_cursor": None}))

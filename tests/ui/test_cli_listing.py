@@ -13,17 +13,17 @@ from counterpoint.cli.render.listing import by_submission, by_urgency, title
 QUESTION = {"kind": "question", "description": "Who owns it?", "title": None, "error_message": None, "findings": None}
 
 
-def waiting(task_id: str, **more: Any) -> dict[str, Any]:
+def waiting_task(task_id: str, **more: Any) -> dict[str, Any]:
     return incident(task_id=task_id, escalation={"to": "human", "code": "low_confidence", "needs": []}) | more
 
 
 TASKS = [
-    waiting("ask-new", submitted_at="2026-11-17T09:00:00Z", **QUESTION),
-    waiting("ask-urgent", submitted_at="2026-11-17T08:30:00Z", priority="urgent", **QUESTION),
-    waiting("old", submitted_at="2026-11-17T05:00:00Z"),
-    waiting("alone", submitted_at="2026-11-17T08:00:00Z", findings=None),
-    waiting("urgent", submitted_at="2026-11-17T04:00:00Z", priority="urgent", findings=None),
-    waiting("plan", submitted_at="2026-11-17T07:00:00Z", kind="plan", findings=None),
+    waiting_task("ask-new", submitted_at="2026-11-17T09:00:00Z", **QUESTION),
+    waiting_task("ask-urgent", submitted_at="2026-11-17T08:30:00Z", priority="urgent", **QUESTION),
+    waiting_task("old", submitted_at="2026-11-17T05:00:00Z"),
+    waiting_task("alone", submitted_at="2026-11-17T08:00:00Z", findings=None),
+    waiting_task("urgent", submitted_at="2026-11-17T04:00:00Z", priority="urgent", findings=None),
+    waiting_task("plan", submitted_at="2026-11-17T07:00:00Z", kind="plan", findings=None),
 ]
 
 
@@ -37,7 +37,7 @@ def test_incidents_stand_above_questions_the_urgent_and_those_that_hit_most_firs
 
 def test_what_a_caller_claims_to_be_hit_moves_nothing_up() -> None:
     claim = {"kind": "job", "namespace": "n", "name": "x", "hops": 1, "edge": "data", "claimed_by": "caller"}
-    boast = waiting("boast", submitted_at="2026-11-17T01:00:00Z", findings={"downstream": [claim]})
+    boast = waiting_task("boast", submitted_at="2026-11-17T01:00:00Z", findings={"downstream": [claim]})
     assert ids(by_urgency([boast, *TASKS]))[-4:-3] == ["boast"]
 
 
@@ -46,7 +46,7 @@ def test_tasks_are_listed_by_what_is_shown() -> None:
 
 
 def test_a_task_without_a_title_is_called_by_its_error() -> None:
-    task = waiting(
+    task = waiting_task(
         "t", title=None, error_message="ValueError: it broke", target={"job": {"namespace": "n", "name": "j"}}
     )
     assert title(task) == "j failed: ValueError: it broke"

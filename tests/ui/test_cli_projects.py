@@ -5,8 +5,8 @@ import threading
 
 import pytest
 from typer.testing import CliRunner
-from ui.cli_server import TOKEN, Played
-from ui.test_cli_watch import sent
+from ui.cli_server import TOKEN, ScriptedApi
+from ui.test_cli_watch import decision_event
 
 from counterpoint.cli.address import Address
 from counterpoint.cli.decisions import STREAM, follow_all
@@ -26,7 +26,7 @@ def page(*principals: dict[str, object]) -> tuple[int, dict[str, object]]:
 
 
 @pytest.mark.parametrize("command", ["tasks", "escalations"])
-def test_a_list_says_which_project_it_shows_and_which_others_there_are(api: Played, command: str) -> None:
+def test_a_list_says_which_project_it_shows_and_which_others_there_are(api: ScriptedApi, command: str) -> None:
     api.on(f"GET /v1/{command}", (200, {"items": [], "next_cursor": None}))
     api.on(
         PRINCIPALS, page(principal("airflow", "orders"), principal("admin", "*"), principal("old", "x", revoked=True))
@@ -38,14 +38,14 @@ def test_a_list_says_which_project_it_shows_and_which_others_there_are(api: Play
     assert named.stderr == ""
 
 
-def test_who_may_not_list_principals_is_told_the_project_alone(api: Played) -> None:
+def test_who_may_not_list_principals_is_told_the_project_alone(api: ScriptedApi) -> None:
     api.on("GET /v1/tasks", (200, {"items": [], "next_cursor": None}))
     api.on(PRINCIPALS, (403, {"title": "Forbidden", "status": 403, "code": "role"}))
     shown = CliRunner().invoke(app, ["tasks", *api.options()])
     assert (shown.exit_code, shown.stderr.strip()) == (0, "project default; select another with --project")
 
 
-def test_a_new_principal_comes_with_the_place_where_its_work_is_seen(api: Played) -> None:
+def test_a_new_principal_comes_with_the_place_where_its_work_is_seen(api: ScriptedApi) -> None:
     api.on("POST /v1/principals", (201, {"name": "airflow", "token": "t-1"}))
     create = ["principal", "create", "airflow", "--role", "report", "--in", "orders"]
     made = CliRunner().invoke(app, [*create, *api.options()])
@@ -54,11 +54,16 @@ def test_a_new_principal_comes_with_the_place_where_its_work_is_seen(api: Played
 
 
 def test_the_decisions_of_a_project_are_shown_as_soon_as_a_principal_is_for_it(
-    api: Played, monkeypatch: pytest.MonkeyPatch
+    api: ScriptedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("counterpoint.cli.projects.POLL_S", 0.01)
     api.on(PRINCIPALS, page(), (503, {"title": "Service Unavailable", "status": 503}), page(principal("a", "orders")))
-    api.on(f"GET {STREAM}", (200, sent(1, "t-default")), (200, sent(1, "t-orders")), (403, {"title": "Forbidden"}))
+    api.on(
+        f"GET {STREAM}",
+        (200, decision_event(1, "t-default")),
+        (200, decision_event(1, "t-orders")),
+        (403, {"title": "Forbidden"}),
+    )
     stopped = threading.Event()
     session, lines = CommandSession(None, None, None, None, False), queue.SimpleQueue[str]()
     # Captured output may not be read while another thread prints.
@@ -74,7 +79,7 @@ def test_the_decisions_of_a_project_are_shown_as_soon_as_a_principal_is_for_it(
     assert shown == {"05:30:12 orders developer", "05:30:12 default developer"}
 
 
-def test_a_named_project_is_shown_alone(api: Played, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_named_project_is_shown_alone(api: ScriptedApi, capsys: pytest.CaptureFixture[str]) -> None:
     stopped = threading.Event()
     stopped.set()
     follow_all(CommandSession(None, None, None, "orders", False), Address(api.url, TOKEN), stopped)

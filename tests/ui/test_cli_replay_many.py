@@ -16,7 +16,7 @@ from counterpoint.proto.tasks import Budget
 BUDGET = Budget(usd=Decimal(5))
 
 
-class Listing:
+class TaskList:
     """The list of ended tasks: `t-0` was submitted first, and the states are mixed."""
 
     def __init__(self, count: int) -> None:
@@ -56,7 +56,7 @@ def played(monkeypatch: pytest.MonkeyPatch, *outcomes: str) -> tuple[RegressionR
         )
 
     monkeypatch.setattr(many, "replay_task", replay_task)
-    tasks = ManyReplays(Listing(len(outcomes)), "p", None, told.append)  # type: ignore[arg-type]
+    tasks = ManyReplays(TaskList(len(outcomes)), "p", None, told.append)  # type: ignore[arg-type]
     return tasks.regression(OtherModelRun("openai/x", BUDGET)), tasks, told
 
 

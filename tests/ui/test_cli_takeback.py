@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from typer.testing import CliRunner
-from ui.cli_server import Played, playing
+from ui.cli_server import ScriptedApi, playing
 
 from counterpoint.cli.main import app
 from counterpoint.cli.take_back import report
@@ -52,7 +52,7 @@ def test_a_take_back_prints_the_commands_that_undo_it_and_others_and_a_lift_none
 
 
 @pytest.fixture
-def played() -> Iterator[Played]:
+def played() -> Iterator[ScriptedApi]:
     with playing() as server:
         yield server
 
@@ -74,7 +74,7 @@ def played() -> Iterator[Played]:
     ],
 )
 def test_a_large_act_prints_who_decides_and_what_to_run_then(
-    played: Played, words: tuple[str, ...], path: str, again: str
+    played: ScriptedApi, words: tuple[str, ...], path: str, again: str
 ) -> None:
     played.on(f"POST {path}", (202, AWAITED))
     done = CliRunner().invoke(app, [*words, "--reason", "wrong", "--project", "orders", *played.options()])

@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 from typer.testing import CliRunner
-from ui.cli_server import TOKEN, Played
+from ui.cli_server import TOKEN, ScriptedApi
 
 from counterpoint.cli.address import Address
 from counterpoint.cli.api import ApiClient
@@ -14,7 +14,7 @@ from counterpoint.cli.errors import ApiError, NotReachable
 from counterpoint.cli.main import app
 
 
-def sent(number: int, task: str = "t1") -> str:
+def decision_event(number: int, task: str = "t1") -> str:
     decision = {
         "task_id": task,
         "agent": "developer",
@@ -31,12 +31,12 @@ def sent(number: int, task: str = "t1") -> str:
 DENIED = (403, {"title": "Forbidden", "status": 403, "code": "role"})
 
 
-def test_a_stream_that_breaks_is_opened_again_after_the_last_event_seen(api: Played) -> None:
+def test_a_stream_that_breaks_is_opened_again_after_the_last_event_seen(api: ScriptedApi) -> None:
     api.on(
         f"GET {STREAM}",
-        (200, ": open\n\n" + sent(1) + sent(2)),
+        (200, ": open\n\n" + decision_event(1) + decision_event(2)),
         (503, {"title": "Service Unavailable", "status": 503}),
-        (200, ": open\n\n" + sent(3)),
+        (200, ": open\n\n" + decision_event(3)),
     )
     with ApiClient(Address(api.url, TOKEN)) as client:
         events = list(islice(client.stream(STREAM, project="orders"), 3))
@@ -45,7 +45,7 @@ def test_a_stream_that_breaks_is_opened_again_after_the_last_event_seen(api: Pla
     assert {asked.params["project"] for asked in api.asked} == {"orders"}
 
 
-def test_a_stream_that_was_never_open_or_is_forbidden_is_no_stream(api: Played) -> None:
+def test_a_stream_that_was_never_open_or_is_forbidden_is_no_stream(api: ScriptedApi) -> None:
     api.on(f"GET {STREAM}", DENIED)
     with ApiClient(Address(api.url, TOKEN)) as client, pytest.raises(ApiError):
         next(client.stream(STREAM))
@@ -53,10 +53,10 @@ def test_a_stream_that_was_never_open_or_is_forbidden_is_no_stream(api: Played) 
         next(client.stream(STREAM))
 
 
-def test_watch_shows_decisions_of_a_task_and_gaps(api: Played) -> None:
+def test_watch_shows_decisions_of_a_task_and_gaps(api: ScriptedApi) -> None:
     gap = 'event: gap\ndata: {"after": 4}\n\n'
     api.on("GET /v1/tasks/t1", (200, {"task_id": "t1"}))
-    api.on(f"GET {STREAM}", (200, gap + sent(7, "t1") + sent(8, "t2")), DENIED)
+    api.on(f"GET {STREAM}", (200, gap + decision_event(7, "t1") + decision_event(8, "t2")), DENIED)
     shown = CliRunner().invoke(app, ["watch", "--task", "t1", "--since", "4", *api.options()])
     assert shown.exit_code == 1
     (line,) = shown.stdout.splitlines()
@@ -65,14 +65,14 @@ def test_watch_shows_decisions_of_a_task_and_gaps(api: Played) -> None:
     assert api.asked[1].headers["last-event-id"] == "4"
 
 
-def test_a_task_that_is_not_there_is_not_waited_for(api: Played) -> None:
-    api.on(f"GET {STREAM}", (200, sent(7)), DENIED)
+def test_a_task_that_is_not_there_is_not_waited_for(api: ScriptedApi) -> None:
+    api.on(f"GET {STREAM}", (200, decision_event(7)), DENIED)
     shown = CliRunner().invoke(app, ["watch", "--task", "nope", *api.options()])
     assert (shown.exit_code, shown.stdout) == (1, "")
     assert [asked.path for asked in api.asked] == ["/v1/tasks/nope"]
 
 
-def test_watching_is_ended_well_by_ctrl_c(api: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watching_is_ended_well_by_ctrl_c(api: ScriptedApi, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -80,8 +80,8 @@ def test_watching_is_ended_well_by_ctrl_c(api: Played, monkeypatch: pytest.Monke
     assert CliRunner().invoke(app, ["watch", *api.options()]).exit_code == 0
 
 
-def test_watch_prints_json_lines_for_programs(api: Played) -> None:
-    api.on(f"GET {STREAM}", (200, sent(7) + sent(8)), DENIED)
+def test_watch_prints_json_lines_for_programs(api: ScriptedApi) -> None:
+    api.on(f"GET {STREAM}", (200, decision_event(7) + decision_event(8)), DENIED)
     shown = CliRunner().invoke(app, ["watch", "--json", *api.options()])
     lines = [json.loads(line) for line in shown.stdout.splitlines()[:2]]
     assert [line["id"] for line in lines] == ["7", "8"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 from agents.gateway_world import PRICED, world
-from flows.questions import settled, told
+from flows.questions import ingest_documents, settled
 from flows.test_investigating import KNOWLEDGE, says
 from playwright.async_api import Browser, expect
 from ui.browser import ConsoleBrowser
@@ -34,7 +34,7 @@ async def test_one_of_two_decides_and_the_other_is_told_by_whom(
             try:
                 headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
                 async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=60) as http:
-                    await told(http, PROJECT, KNOWLEDGE)
+                    await ingest_documents(http, PROJECT, KNOWLEDGE)
                     await _decided_by_two(chromium, stack, ConsoleProject(http, PROJECT))
             finally:
                 await stack.stop()

@@ -12,8 +12,8 @@ from playwright.async_api import Browser, Page, Route, expect
 from playwright.async_api import Error as PlaywrightError
 from ui.browser import ConsoleBrowser
 from ui.console_project import shows_decisions
-from ui.http_front import Running, made
-from ui.test_approvals import pending
+from ui.http_front import RunningFront, put_task
+from ui.test_approvals import put_approval
 
 from counterpoint.proto.approvals import ApprovalDecided
 from counterpoint.proto.decisions import DecisionMade
@@ -23,7 +23,7 @@ PORTION = 100
 
 
 @pytest.fixture
-async def console(chromium: Browser, front: Running) -> AsyncIterator[ConsoleBrowser]:
+async def console(chromium: Browser, front: RunningFront) -> AsyncIterator[ConsoleBrowser]:
     """The console of the house. Nothing may be logged as an error."""
     console = ConsoleBrowser(chromium, front.url)
     yield console
@@ -31,14 +31,14 @@ async def console(chromium: Browser, front: Running) -> AsyncIterator[ConsoleBro
     assert not console.errors
 
 
-async def opened(console: ConsoleBrowser, front: Running, name: str, **options: Any) -> Page:
+async def opened(console: ConsoleBrowser, front: RunningFront, name: str, **options: Any) -> Page:
     page = await console.page(front.house.token_of(name), **options)
     await page.goto(NOW_PAGE)
     await page.get_by_text("live", exact=True).wait_for()
     return page
 
 
-def decided(front: Running, *numbers: int) -> None:
+def decided(front: RunningFront, *numbers: int) -> None:
     for number in numbers:
         front.house.send(
             DecisionMade(
@@ -49,9 +49,9 @@ def decided(front: Running, *numbers: int) -> None:
         )  # fmt: skip
 
 
-async def test_of_two_who_decide_one_wins_and_the_other_is_told(front: Running, console: ConsoleBrowser) -> None:
-    approval = pending(front, expires_at=NOW.replace(year=2099))
-    made(front, "t1", "input_required", waiting_for="approval")
+async def test_of_two_who_decide_one_wins_and_the_other_is_told(front: RunningFront, console: ConsoleBrowser) -> None:
+    approval = put_approval(front, expires_at=NOW.replace(year=2099))
+    put_task(front, "t1", "input_required", waiting_for="approval")
     ann, bob = await opened(console, front, "ann"), await opened(console, front, "bob")
     for page, button in ((ann, "Approve"), (bob, "Reject")):
         await page.get_by_role("button", name=f"{button}:").click()
@@ -70,10 +70,10 @@ async def test_of_two_who_decide_one_wins_and_the_other_is_told(front: Running, 
 
 
 async def test_a_deputy_has_the_buttons_of_approvals_as_long_as_they_decide(
-    front: Running, console: ConsoleBrowser
+    front: RunningFront, console: ConsoleBrowser
 ) -> None:
-    pending(front, expires_at=NOW.replace(year=2099))
-    made(front, "t1", "input_required", waiting_for="approval")
+    put_approval(front, expires_at=NOW.replace(year=2099))
+    put_task(front, "t1", "input_required", waiting_for="approval")
     page = await console.page(front.house.token_of("ben", "read"))
     until = (NOW + timedelta(days=2)).isoformat()
     async with front.as_principal("ana", "read", "approve") as ana:
@@ -84,14 +84,14 @@ async def test_a_deputy_has_the_buttons_of_approvals_as_long_as_they_decide(
         await expect(page.get_by_role("dialog")).to_have_count(0)
         (sent,) = front.house.of_type(ApprovalDecided)
         assert (sent.decision, sent.by) == ("approved", "ben")
-        pending(front, "a2", expires_at=NOW.replace(year=2099))
+        put_approval(front, "a2", expires_at=NOW.replace(year=2099))
         assert (await ana.delete("/v1/delegations", params={"to": "ben"})).status_code == 200
     await page.reload()
     await expect(page.locator("li.need").filter(has_text="a proposal")).to_have_count(1)
     await expect(page.get_by_role("button", name="Approve:")).to_have_count(0)
 
 
-async def test_a_gap_is_marked_where_decisions_are_missing(front: Running, console: ConsoleBrowser) -> None:
+async def test_a_gap_is_marked_where_decisions_are_missing(front: RunningFront, console: ConsoleBrowser) -> None:
     decided(front, 1, 2)
     front.house.forget()
     decided(front, 3)
@@ -104,7 +104,7 @@ async def test_a_gap_is_marked_where_decisions_are_missing(front: Running, conso
 
 @pytest.mark.parametrize("flood", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
 async def test_a_flood_of_decisions_is_kept_and_a_portion_is_shown(
-    front: Running, console: ConsoleBrowser, flood: int
+    front: RunningFront, console: ConsoleBrowser, flood: int
 ) -> None:
     page = await opened(console, front, "ann")
     decided(front, *range(flood))
@@ -121,22 +121,22 @@ async def test_a_flood_of_decisions_is_kept_and_a_portion_is_shown(
 
 
 async def test_what_is_urgent_and_old_is_first_in_the_lane_whatever_it_waits_for(
-    front: Running, console: ConsoleBrowser
+    front: RunningFront, console: ConsoleBrowser
 ) -> None:
-    pending(front, expires_at=NOW.replace(year=2099))
-    made(front, "t1", "input_required", waiting_for="approval", title="normal and approved by nobody")
-    made(front, "t2", "input_required", waiting_for="override", title="urgent and stuck", priority="urgent")
+    put_approval(front, expires_at=NOW.replace(year=2099))
+    put_task(front, "t1", "input_required", waiting_for="approval", title="normal and approved by nobody")
+    put_task(front, "t2", "input_required", waiting_for="override", title="urgent and stuck", priority="urgent")
     older = (NOW - timedelta(days=1)).isoformat()
-    made(front, "t3", "input_required", waiting_for="override", title="normal and old", submitted_at=older)
+    put_task(front, "t3", "input_required", waiting_for="override", title="normal and old", submitted_at=older)
     page = await opened(console, front, "ann")
     titles = page.locator("li.need h3")
     await expect(titles).to_have_text(["urgent and stuck", "normal and old", "normal and approved by nobody"])
 
 
-async def test_what_did_you_change_is_asked_and_answered(front: Running, console: ConsoleBrowser) -> None:
+async def test_what_did_you_change_is_asked_and_answered(front: RunningFront, console: ConsoleBrowser) -> None:
     needs = [{"kind": "outcome", "what": "what was changed", "how": "counterpoint outcome"}]
     await front.me.post("/v1/tasks", json={"kind": "question", "description": "Why?", "task_id": "t1"})
-    made(front, "t1", "completed", resolution="resolved", needs=needs, attempt=1, title="the door stuck")
+    put_task(front, "t1", "completed", resolution="resolved", needs=needs, attempt=1, title="the door stuck")
     page = await opened(console, front, "ann")
     await page.get_by_role("button", name="What did you change?: the door stuck").click()
     dialog = page.get_by_role("dialog")
@@ -149,8 +149,8 @@ async def test_what_did_you_change_is_asked_and_answered(front: Running, console
     assert [(one.message.fixed_by, one.message.note) for one in reported] == [("something_else", "Oiled the hinge.")]
 
 
-async def test_a_project_is_changed_in_the_address_and_kept(front: Running, console: ConsoleBrowser) -> None:
-    made(front, "t1", "working", title="of the orders")
+async def test_a_project_is_changed_in_the_address_and_kept(front: RunningFront, console: ConsoleBrowser) -> None:
+    put_task(front, "t1", "working", title="of the orders")
     page = await opened(console, front, "ann")
     await page.get_by_role("link", name="of the orders").wait_for()
     await page.get_by_label("Project").fill("elsewhere")
@@ -164,8 +164,10 @@ async def test_a_project_is_changed_in_the_address_and_kept(front: Running, cons
     await page.get_by_role("dialog", name="Sign in to Counterpoint").wait_for()
 
 
-async def test_a_link_signs_in_once_and_leaves_no_code_in_the_address(front: Running, console: ConsoleBrowser) -> None:
-    made(front, "t1", "working", title="of the orders")
+async def test_a_link_signs_in_once_and_leaves_no_code_in_the_address(
+    front: RunningFront, console: ConsoleBrowser
+) -> None:
+    put_task(front, "t1", "working", title="of the orders")
     code = (await front.me.post("/v1/sign-in-codes")).json()["code"]
     for times in range(2):
         page = await console.page(None)
@@ -181,7 +183,7 @@ async def test_a_link_signs_in_once_and_leaves_no_code_in_the_address(front: Run
         assert code not in await page.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie])")
 
 
-async def test_what_could_not_be_read_is_not_called_empty(front: Running, console: ConsoleBrowser) -> None:
+async def test_what_could_not_be_read_is_not_called_empty(front: RunningFront, console: ConsoleBrowser) -> None:
     page = await console.page(front.house.token_of("eve", "submit"))
     await page.goto(NOW_PAGE)
     await page.get_by_role("alert").filter(has_text="needs the role read").wait_for()
@@ -192,7 +194,9 @@ async def test_what_could_not_be_read_is_not_called_empty(front: Running, consol
     await expect(page.get_by_role("heading", name="Replay")).to_be_hidden()
 
 
-async def test_a_late_answer_does_not_replace_that_of_a_newer_search(front: Running, console: ConsoleBrowser) -> None:
+async def test_a_late_answer_does_not_replace_that_of_a_newer_search(
+    front: RunningFront, console: ConsoleBrowser
+) -> None:
     page = await console.page(front.house.token_of("ann"))
     first_is_held, release = asyncio.Event(), asyncio.Event()
 

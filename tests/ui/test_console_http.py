@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from ui.http_front import Running
+from ui.http_front import RunningFront
 
 from counterpoint.router.console.assets import FOLDER, paths
 from counterpoint.router.console.sign_in_codes import VALID_S, SignInCodes
@@ -25,13 +25,13 @@ OWN_SCRIPTS = [path for path in FOLDER.rglob("*.js") if path.parent.name != "ven
 
 
 @pytest.fixture
-async def browser(front: Running) -> Any:
+async def browser(front: RunningFront) -> Any:
     """A client without a token of its own."""
     async with httpx.AsyncClient(base_url=front.url, trust_env=False) as client:
         yield client
 
 
-async def signed_in(front: Running, browser: httpx.AsyncClient, name: str = "ann", *roles: str) -> httpx.Response:
+async def signed_in(front: RunningFront, browser: httpx.AsyncClient, name: str = "ann", *roles: str) -> httpx.Response:
     token = front.house.token_of(name, *roles)
     return await browser.post("/v1/sign-in", json={"token": token}, headers=OWN)
 
@@ -100,7 +100,9 @@ def test_no_script_makes_markup_of_text(path: Any) -> None:
     assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)", text), "the console needs no other host"
 
 
-async def test_a_token_becomes_a_cookie_that_scripts_cannot_read(front: Running, browser: httpx.AsyncClient) -> None:
+async def test_a_token_becomes_a_cookie_that_scripts_cannot_read(
+    front: RunningFront, browser: httpx.AsyncClient
+) -> None:
     response = await signed_in(front, browser, "ann", "read", "approve")
     assert response.json() == {
         "name": "ann",
@@ -118,7 +120,7 @@ async def test_a_token_becomes_a_cookie_that_scripts_cannot_read(front: Running,
     assert (await browser.get("/v1/tasks", headers=OWN)).status_code == 200
 
 
-async def test_the_cookie_is_secure_where_the_page_is(front: Running, browser: httpx.AsyncClient) -> None:
+async def test_the_cookie_is_secure_where_the_page_is(front: RunningFront, browser: httpx.AsyncClient) -> None:
     headers = {**OWN, "Origin": "https://counterpoint.example"}
     response = await browser.post("/v1/sign-in", json={"token": front.house.token_of("ann")}, headers=headers)
     assert "secure" in response.headers["set-cookie"].lower().split("; ")
@@ -137,7 +139,7 @@ async def test_the_cookie_is_secure_where_the_page_is(front: Running, browser: h
     ],
 )
 async def test_a_wrong_token_is_no_cookie(
-    front: Running, browser: httpx.AsyncClient, body: dict[str, str], status: int
+    front: RunningFront, browser: httpx.AsyncClient, body: dict[str, str], status: int
 ) -> None:
     response = await browser.post("/v1/sign-in", json=body, headers=OWN)
     assert response.status_code == status
@@ -146,7 +148,7 @@ async def test_a_wrong_token_is_no_cookie(
         assert "token" in response.text
 
 
-async def test_a_code_signs_a_browser_in_once(front: Running, browser: httpx.AsyncClient) -> None:
+async def test_a_code_signs_a_browser_in_once(front: RunningFront, browser: httpx.AsyncClient) -> None:
     made = await front.me.post("/v1/sign-in-codes")
     assert (made.status_code, made.headers["cache-control"]) == (201, "no-store")
     body = {"code": made.json()["code"]}
@@ -156,7 +158,7 @@ async def test_a_code_signs_a_browser_in_once(front: Running, browser: httpx.Asy
     assert (again.status_code, "set-cookie" in again.headers) == (401, False)
 
 
-async def test_a_code_is_made_with_a_token_alone(front: Running, browser: httpx.AsyncClient) -> None:
+async def test_a_code_is_made_with_a_token_alone(front: RunningFront, browser: httpx.AsyncClient) -> None:
     assert (await browser.post("/v1/sign-in-codes")).status_code == 401
     await signed_in(front, browser)
     assert (await browser.post("/v1/sign-in-codes", headers=OWN)).status_code == 401
@@ -175,7 +177,7 @@ def test_a_code_expires_and_is_not_kept() -> None:
     assert codes.redeem(late) is None
 
 
-async def test_signing_out_removes_the_cookie(front: Running, browser: httpx.AsyncClient) -> None:
+async def test_signing_out_removes_the_cookie(front: RunningFront, browser: httpx.AsyncClient) -> None:
     await signed_in(front, browser)
     assert (await browser.post("/v1/sign-out", headers=OWN)).status_code == 204
     assert not browser.cookies
@@ -192,7 +194,7 @@ CROSS: list[dict[str, str]] = [
 
 @pytest.mark.parametrize("headers", [*CROSS, {"Sec-Fetch-Site": "none"}, {}], ids=str)
 async def test_the_cookie_changes_nothing_for_another_origin(
-    front: Running, browser: httpx.AsyncClient, headers: dict[str, str]
+    front: RunningFront, browser: httpx.AsyncClient, headers: dict[str, str]
 ) -> None:
     await signed_in(front, browser)
     body = {"kind": "question", "description": "Why?"}
@@ -205,14 +207,14 @@ async def test_the_cookie_changes_nothing_for_another_origin(
 
 @pytest.mark.parametrize("headers", CROSS, ids=str)
 async def test_the_cookie_reads_nothing_for_another_origin(
-    front: Running, browser: httpx.AsyncClient, headers: dict[str, str]
+    front: RunningFront, browser: httpx.AsyncClient, headers: dict[str, str]
 ) -> None:
     await signed_in(front, browser)
     assert (await browser.get("/v1/tasks", headers=headers)).status_code == 403
 
 
 async def test_the_own_origin_is_known_by_its_host_without_fetch_metadata(
-    front: Running, browser: httpx.AsyncClient
+    front: RunningFront, browser: httpx.AsyncClient
 ) -> None:
     await signed_in(front, browser)
     body = {"kind": "question", "description": "Why?"}
@@ -220,26 +222,28 @@ async def test_the_own_origin_is_known_by_its_host_without_fetch_metadata(
 
 
 async def test_a_bearer_token_needs_no_origin_and_wins_over_the_cookie(
-    front: Running, browser: httpx.AsyncClient
+    front: RunningFront, browser: httpx.AsyncClient
 ) -> None:
     await signed_in(front, browser)
     headers = {"Authorization": f"Bearer {front.house.token_of('bob')}", "Sec-Fetch-Site": "cross-site"}
     assert (await browser.get("/v1/whoami", headers=headers)).json()["name"] == "bob"
 
 
-async def test_the_cookie_has_the_rights_of_its_principal_alone(front: Running, browser: httpx.AsyncClient) -> None:
+async def test_the_cookie_has_the_rights_of_its_principal_alone(
+    front: RunningFront, browser: httpx.AsyncClient
+) -> None:
     await signed_in(front, browser, "reader", "read")
     response = await browser.post("/v1/tasks", json={"kind": "question", "description": "Why?"}, headers=OWN)
     assert (response.status_code, response.json()["code"]) == (403, "role")
 
 
-async def test_the_cookie_of_a_revoked_token_has_no_right(front: Running, browser: httpx.AsyncClient) -> None:
+async def test_the_cookie_of_a_revoked_token_has_no_right(front: RunningFront, browser: httpx.AsyncClient) -> None:
     await signed_in(front, browser)
     assert (await front.me.delete("/v1/principals/ann")).status_code == 200
     assert (await browser.get("/v1/tasks", headers=OWN)).status_code == 401
 
 
-async def test_the_cookie_is_not_sent_to_what_is_no_api(front: Running, browser: httpx.AsyncClient) -> None:
+async def test_the_cookie_is_not_sent_to_what_is_no_api(front: RunningFront, browser: httpx.AsyncClient) -> None:
     await signed_in(front, browser)
     assert "cookie" not in (await browser.get("/")).request.headers
     assert "cookie" not in (await browser.post("/mcp", json={})).request.headers

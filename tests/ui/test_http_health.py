@@ -4,7 +4,7 @@ import asyncio
 
 import httpx
 import pytest
-from ui.http_front import Running
+from ui.http_front import RunningFront
 
 from counterpoint.proto.memory import ConsumerHealth
 from counterpoint.router.api.health import state_of
@@ -49,7 +49,7 @@ async def test_every_service_of_the_stack_is_ready_and_searches_and_caches_are_c
     assert after["l1_hits"] > before["l1_hits"]
 
 
-async def test_only_who_operates_a_project_may_ask(front: Running) -> None:
+async def test_only_who_operates_a_project_may_ask(front: RunningFront) -> None:
     async with front.as_principal("reader", "read", "audit") as reader:
         assert (await reader.get("/v1/health")).status_code == 403
     assert front.house.asked == []

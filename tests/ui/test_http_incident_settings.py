@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from agents.router_house import NOW, PROJECT
 from typer.testing import CliRunner
-from ui.cli_server import Played
-from ui.http_front import Running
+from ui.cli_server import ScriptedApi
+from ui.http_front import RunningFront
 
 from counterpoint.cli.main import app
 from counterpoint.client.shadow import is_same_act
@@ -18,13 +18,13 @@ JOB = {"namespace": "shop", "name": "load"}
 URL = "/v1/incident-settings"
 
 
-def attempt(front: Running, attempt_id: str, task_id: str, **more: Any) -> None:
+def attempt(front: RunningFront, attempt_id: str, task_id: str, **more: Any) -> None:
     body = {"project": PROJECT, "attempt": 1, "description": "d", "by": "ops", "at": NOW} | more
     made = Attempt.model_validate(body | {"attempt_id": attempt_id, "task_id": task_id})
     front.house.put("attempts", attempt_id, made.model_dump(mode="json", exclude_none=True))
 
 
-async def test_settings_are_of_the_project_or_of_a_job_and_what_is_not_named_stays(front: Running) -> None:
+async def test_settings_are_of_the_project_or_of_a_job_and_what_is_not_named_stays(front: RunningFront) -> None:
     await front.me.put(URL, json={"quiet_s": 3600})
     await front.me.put(URL, json={"job": JOB, "shadow": True})
     changed = (await front.me.put(URL, json={"job": JOB, "quiet_s": 7200})).json()
@@ -38,7 +38,7 @@ async def test_settings_are_of_the_project_or_of_a_job_and_what_is_not_named_sta
     assert (await front.me.delete(URL, params={"job": "shop/load"})).status_code == 404
 
 
-async def test_a_shadow_reports_a_week_after_it_began_and_not_once_it_ended(front: Running) -> None:
+async def test_a_shadow_reports_a_week_after_it_began_and_not_once_it_ended(front: RunningFront) -> None:
     await front.me.put(URL, json={"job": JOB, "shadow": True})
     await front.me.put(URL, json={"job": JOB, "quiet_s": 7200})
     (due,) = front.house.timers
@@ -53,14 +53,14 @@ async def test_a_shadow_reports_a_week_after_it_began_and_not_once_it_ended(fron
     assert front.house.timers == []
 
 
-async def test_settings_are_changed_by_operators_alone(front: Running) -> None:
+async def test_settings_are_changed_by_operators_alone(front: RunningFront) -> None:
     async with front.as_principal("reader", "read", "report", "override") as reader:
         assert (await reader.put(URL, json={"shadow": True})).status_code == 403
         assert (await reader.get(URL)).status_code == 200
     assert (await front.me.put(URL, json={"quiet_s": 1})).status_code == 422
 
 
-async def test_the_shadow_reports_what_it_would_have_said_and_how_often_it_was_right(front: Running) -> None:
+async def test_the_shadow_reports_what_it_would_have_said_and_how_often_it_was_right(front: RunningFront) -> None:
     front.house.now = NOW - timedelta(days=8)
     await front.me.put(URL, json={"shadow": True})
     front.house.now = NOW
@@ -90,7 +90,7 @@ def test_acts_are_compared_by_their_words(one: str, other: str, same: bool) -> N
     assert is_same_act(one, other) is same
 
 
-def test_the_command_sends_what_was_named_and_shows_what_holds(api: Played) -> None:
+def test_the_command_sends_what_was_named_and_shows_what_holds(api: ScriptedApi) -> None:
     stored = {
         "project": "orders",
         "job": JOB,
@@ -119,7 +119,7 @@ def test_the_command_sends_what_was_named_and_shows_what_holds(api: Played) -> N
     assert wrong.exit_code == 2
 
 
-def test_the_report_is_shown_in_words(api: Played) -> None:
+def test_the_report_is_shown_in_words(api: ScriptedApi) -> None:
     item = {
         "task_id": "t1",
         "at": "2026-03-02T03:00:01Z",

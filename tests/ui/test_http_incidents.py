@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from agents.router_house import NOW, PROJECT
-from ui.http_front import Running, made
+from ui.http_front import RunningFront, put_task
 
 from counterpoint.proto.decisions import DecisionMade
 
@@ -16,13 +16,13 @@ def downstream(kind: str, name: str, hops: int, owner: str | None = None, edge: 
     return {"kind": kind, "namespace": "prod", "name": name, "hops": hops, "edge": edge, "owner": owner}
 
 
-async def listed(front: Running, **params: Any) -> Any:
+async def listed(front: RunningFront, **params: Any) -> Any:
     response = await front.me.get("/v1/incidents", params=params)
     assert response.status_code == 200, response.text
     return response.json()
 
 
-async def test_what_is_open_is_listed_by_severity_and_age(front: Running) -> None:
+async def test_what_is_open_is_listed_by_severity_and_age(front: RunningFront) -> None:
     for hours, (task_id, state, priority) in enumerate(
         [
             ("low", "working", "low"),
@@ -32,7 +32,7 @@ async def test_what_is_open_is_listed_by_severity_and_age(front: Running) -> Non
             ("over", "completed", "urgent"),
         ]
     ):
-        made(front, task_id, state, priority=priority, submitted_at=NOW - timedelta(hours=hours))
+        put_task(front, task_id, state, priority=priority, submitted_at=NOW - timedelta(hours=hours))
     found = await listed(front)
     assert [one["task_id"] for one in found["items"]] == ["first", "old", "new", "low"]
     assert (found["total"], found["complete"]) == (4, True)
@@ -44,7 +44,7 @@ async def test_what_is_open_is_listed_by_severity_and_age(front: Running) -> Non
     )
 
 
-async def test_an_incident_says_how_often_it_failed_and_who_is_hit(front: Running) -> None:
+async def test_an_incident_says_how_often_it_failed_and_who_is_hit(front: RunningFront) -> None:
     rows = [
         downstream("job", "orders.clean", 1, "team-ingest"),
         downstream("job", "orders.clean", 1, "team-ingest", "control"),
@@ -59,7 +59,7 @@ async def test_an_incident_says_how_often_it_failed_and_who_is_hit(front: Runnin
         "previous_incident": "incident-1",
     }
     findings = {"downstream": rows}
-    made(
+    put_task(
         front, "t1", "input_required", kind="troubleshoot", target=JOB, context=context, findings=findings,
         error_message="OSError: no space left", waiting_for="override",
         escalation={"to": "human", "code": "repeated_failure", "needs": []},
@@ -73,9 +73,9 @@ async def test_an_incident_says_how_often_it_failed_and_who_is_hit(front: Runnin
     )  # fmt: skip
 
 
-async def test_more_incidents_than_fit_into_one_reply_are_listed(front: Running) -> None:
+async def test_more_incidents_than_fit_into_one_reply_are_listed(front: RunningFront) -> None:
     for number in range(130):
-        made(front, f"incident-{number}", "working", kind="troubleshoot")
+        put_task(front, f"incident-{number}", "working", kind="troubleshoot")
         live = {"repeats": {"count": number + 1}} | ({"merged_into": "incident-0"} if number % 10 == 9 else {})
         front.house.put("incidents", f"incident-{number}", {"live": live})
     front.house.reply_limit = 7
@@ -92,20 +92,20 @@ async def test_more_incidents_than_fit_into_one_reply_are_listed(front: Running)
         {"downstream": [{"kind": 1}, "x"], "repeats": {"count": "x"}},
     ],
 )
-async def test_facts_of_a_sender_are_not_trusted_to_have_a_form(front: Running, context: Any) -> None:
-    made(front, "t1", "working", context=context)
+async def test_facts_of_a_sender_are_not_trusted_to_have_a_form(front: RunningFront, context: Any) -> None:
+    put_task(front, "t1", "working", context=context)
     (one,) = (await listed(front))["items"]
     assert (one["count"], one["hit"], one.get("owner")) == (1, {"jobs": 0, "datasets": 0, "owners": []}, None)
 
 
-async def test_before_the_developer_looked_the_sender_says_who_is_hit(front: Running) -> None:
-    made(front, "t1", "working", context={"downstream": [downstream("job", "late", 1, "team-late")]})
+async def test_before_the_developer_looked_the_sender_says_who_is_hit(front: RunningFront) -> None:
+    put_task(front, "t1", "working", context={"downstream": [downstream("job", "late", 1, "team-late")]})
     (one,) = (await listed(front))["items"]
     assert one["hit"] == {"jobs": 1, "datasets": 0, "owners": ["team-late"]}
 
 
-async def test_who_may_not_read_sees_nothing(front: Running) -> None:
-    made(front, "t1", "working")
+async def test_who_may_not_read_sees_nothing(front: RunningFront) -> None:
+    put_task(front, "t1", "working")
     async with front.as_principal("ben", "submit") as ben:
         for path in ("/v1/incidents", "/v1/decisions", "/v1/tasks/t1/card"):
             assert (await ben.get(path)).status_code == 403
@@ -113,7 +113,7 @@ async def test_who_may_not_read_sees_nothing(front: Running) -> None:
         assert (await eve.get("/v1/incidents")).status_code == 403
 
 
-async def test_decisions_are_listed_newest_first_with_their_position(front: Running) -> None:
+async def test_decisions_are_listed_newest_first_with_their_position(front: RunningFront) -> None:
     for number in range(3):
         decided = DecisionMade(
             decision_id=f"d{number}", task_id="t1", project=PROJECT, agent="manager", decision_type="plan",
@@ -127,8 +127,8 @@ async def test_decisions_are_listed_newest_first_with_their_position(front: Runn
     assert ([one["decision_id"] for one in rest["items"]], rest["next_cursor"]) == (["d0"], None)
 
 
-async def test_the_card_has_the_sections_of_the_command_line(front: Running) -> None:
-    made(front, "t1", "working", kind="troubleshoot", error_message="OSError: disk full", target=JOB)
+async def test_the_card_has_the_sections_of_the_command_line(front: RunningFront) -> None:
+    put_task(front, "t1", "working", kind="troubleshoot", error_message="OSError: disk full", target=JOB)
     card = (await front.me.get("/v1/tasks/t1/card")).json()
     assert card["title"] == "orders.fetch failed: OSError: disk full"
     assert {"failed", "error"} <= {each["label"] for each in card["sections"]}

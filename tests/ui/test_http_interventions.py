@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from agents.router_house import PROJECT
-from ui.http_front import Running, made
+from ui.http_front import RunningFront, put_task
 
 from counterpoint.proto.attempts import TaskOutcomeReported
 from counterpoint.proto.interventions import CancelTask, TaskOverridden
@@ -12,7 +12,7 @@ from counterpoint.proto.interventions import CancelTask, TaskOverridden
 BODY = {"kind": "question", "description": "How long are orders kept?"}
 
 
-async def test_an_outcome_is_reported_under_the_principals_name(front: Running) -> None:
+async def test_an_outcome_is_reported_under_the_principals_name(front: RunningFront) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
     body = {"outcome": "failed", "attempt": 1, "note": "no change", "by_kind": "agent", "evidence": "observed"}
     response = await front.me.post("/v1/tasks/t1/outcome", json=body)
@@ -23,9 +23,9 @@ async def test_an_outcome_is_reported_under_the_principals_name(front: Running) 
     assert front.house.line("t1")[-1].agent == "human"
 
 
-async def test_another_outcome_for_a_known_attempt_is_409(front: Running) -> None:
+async def test_another_outcome_for_a_known_attempt_is_409(front: RunningFront) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
-    made(front, "t1", "working", outcomes={"1": {"outcome": "failed", "evidence": "reported", "by": "me"}})
+    put_task(front, "t1", "working", outcomes={"1": {"outcome": "failed", "evidence": "reported", "by": "me"}})
     response = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "succeeded", "attempt": 1})
     assert (response.status_code, response.json()["errors"][0]["field"]) == (409, "outcome")
 
@@ -44,26 +44,26 @@ OBSERVED = REPORTED | {"evidence": "observed"}
     ],
 )
 async def test_an_outcome_of_an_attempt_that_was_never_made_is_422(
-    front: Running, attempt: int, more: dict[str, Any]
+    front: RunningFront, attempt: int, more: dict[str, Any]
 ) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
-    made(front, "t1", **more)
+    put_task(front, "t1", **more)
     response = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "failed", "attempt": attempt})
     assert (response.status_code, [each["field"] for each in response.json()["errors"]]) == (422, ["attempt"])
     assert front.house.of_type(TaskOutcomeReported) == []
 
 
-async def test_who_is_asked_may_report_an_attempt_of_their_own(front: Running) -> None:
+async def test_who_is_asked_may_report_an_attempt_of_their_own(front: RunningFront) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
-    made(front, "t1", "input_required", waiting_for="override", attempt=2, outcomes={"2": REPORTED})
+    put_task(front, "t1", "input_required", waiting_for="override", attempt=2, outcomes={"2": REPORTED})
     response = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "succeeded", "attempt": 3})
     assert (response.status_code, response.json()["late"]) == (202, False)
 
 
-async def test_another_outcome_without_a_number_is_409_when_the_task_has_ended(front: Running) -> None:
+async def test_another_outcome_without_a_number_is_409_when_the_task_has_ended(front: RunningFront) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
     known = {"1": REPORTED, "3": REPORTED | {"outcome": "succeeded"}}
-    made(front, "t1", "completed", resolution="resolved", attempt=3, outcomes=known)
+    put_task(front, "t1", "completed", resolution="resolved", attempt=3, outcomes=known)
     response = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "failed"})
     assert (response.status_code, response.json()["code"]) == (409, "conflict")
     assert "attempt 3" in response.json()["errors"][0]["problem"]
@@ -83,10 +83,10 @@ async def test_another_outcome_without_a_number_is_409_when_the_task_has_ended(f
     ],
 )
 async def test_an_outcome_after_the_end_is_late_unless_it_teaches_something(
-    front: Running, more: dict[str, Any], late: bool
+    front: RunningFront, more: dict[str, Any], late: bool
 ) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
-    made(front, "t1", **more)
+    put_task(front, "t1", **more)
     response = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "succeeded"})
     noted = {"task_id": "t1", "state": more["state"], "late": late, "ignored": []}
     assert (response.status_code, response.json()) == (202, noted)
@@ -94,10 +94,10 @@ async def test_an_outcome_after_the_end_is_late_unless_it_teaches_something(
 
 @pytest.mark.parametrize(("path", "body"), [("override", {"instruction": "x", "reasoning": "y"}), ("cancel", {})])
 async def test_what_comes_after_the_end_is_taken_and_said_to_be_late(
-    front: Running, path: str, body: dict[str, str]
+    front: RunningFront, path: str, body: dict[str, str]
 ) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
-    made(front, "t1", "completed")
+    put_task(front, "t1", "completed")
     response = await front.me.post(f"/v1/tasks/t1/{path}", json=body)
     noted = {"task_id": "t1", "state": "completed", "late": True, "ignored": []}
     assert (response.status_code, response.json()) == (202, noted)
@@ -115,7 +115,7 @@ SAID = [
 
 @pytest.mark.parametrize(("path", "body"), SAID)
 async def test_what_is_said_about_a_task_names_what_nobody_reads(
-    front: Running, path: str, body: dict[str, str]
+    front: RunningFront, path: str, body: dict[str, str]
 ) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
     response = await front.me.post(f"/v1/tasks/t1/{path}", json=body | {"reasn": "misspelt", "project": PROJECT})
@@ -124,7 +124,7 @@ async def test_what_is_said_about_a_task_names_what_nobody_reads(
 
 @pytest.mark.parametrize(("path", "body"), SAID)
 async def test_what_is_said_about_a_task_of_another_project_than_the_urls_is_422(
-    front: Running, path: str, body: dict[str, str]
+    front: RunningFront, path: str, body: dict[str, str]
 ) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
     response = await front.me.post(f"/v1/tasks/t1/{path}", json=body | {"project": "other"})
@@ -132,7 +132,7 @@ async def test_what_is_said_about_a_task_of_another_project_than_the_urls_is_422
 
 
 @pytest.mark.parametrize(("kind", "agent"), [("person", "human"), ("agent", "calling_llm")])
-async def test_an_override_is_recorded_under_the_principals_kind(front: Running, kind: str, agent: str) -> None:
+async def test_an_override_is_recorded_under_the_principals_kind(front: RunningFront, kind: str, agent: str) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
     body = {"instruction": "Check the firewall", "reasoning": "DNS was looked at", "constraints": ["no restart"]}
     async with front.as_principal("lead", "override", kind=kind) as lead:
@@ -146,7 +146,7 @@ async def test_an_override_is_recorded_under_the_principals_kind(front: Running,
     assert said.after == (front.house.line("t1")[-2].action_id,)
 
 
-async def test_a_task_is_called_off_with_a_reason_or_without(front: Running) -> None:
+async def test_a_task_is_called_off_with_a_reason_or_without(front: RunningFront) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
     assert (await front.me.post("/v1/tasks/t1/cancel")).status_code == 202
     assert (await front.me.post("/v1/tasks/t1/cancel", json={"reason": "fixed by hand"})).status_code == 202

@@ -3,7 +3,7 @@
 from urllib.parse import quote
 
 import pytest
-from ui.http_front import Running
+from ui.http_front import RunningFront
 from ui.test_http_memory import NAMESPACE, graph
 
 from counterpoint.router.api import lineage_search
@@ -11,7 +11,7 @@ from counterpoint.router.api import lineage_search
 ORDERS = f"/v1/datasets/file/{quote('/data/orders', safe='')}"
 
 
-async def test_the_radius_of_a_data_set_are_the_jobs_that_read_it_and_what_they_write(front: Running) -> None:
+async def test_the_radius_of_a_data_set_are_the_jobs_that_read_it_and_what_they_write(front: RunningFront) -> None:
     graph(front)
     found = (await front.me.get(f"{ORDERS}/blast-radius")).json()
     assert found["start"] == {"kind": "dataset", "namespace": "file", "name": "/data/orders"}
@@ -20,7 +20,7 @@ async def test_the_radius_of_a_data_set_are_the_jobs_that_read_it_and_what_they_
     assert {place["node"]["name"] for place in around["nodes"]} == {"/data/orders", "fetch/all"}
 
 
-async def test_a_data_set_nobody_has_told_of_is_404_and_so_is_a_job_of_that_name(front: Running) -> None:
+async def test_a_data_set_nobody_has_told_of_is_404_and_so_is_a_job_of_that_name(front: RunningFront) -> None:
     graph(front)
     for path in ("/v1/datasets/file/fetch%2Fall", f"/v1/datasets/{quote(NAMESPACE, safe='')}/fetch%2Fall"):
         response = await front.me.get(f"{path}/lineage")
@@ -28,7 +28,7 @@ async def test_a_data_set_nobody_has_told_of_is_404_and_so_is_a_job_of_that_name
         assert response.json()["errors"] == [{"field": "name", "problem": "is not a known data set"}]
 
 
-async def test_names_are_found_by_all_their_words(front: Running) -> None:
+async def test_names_are_found_by_all_their_words(front: RunningFront) -> None:
     graph(front)
 
     async def found(path: str, text: str) -> list[str]:
@@ -44,7 +44,7 @@ async def test_names_are_found_by_all_their_words(front: Running) -> None:
         assert (await stranger.get("/v1/jobs")).status_code == 403
 
 
-async def test_a_search_goes_on_where_its_page_ended(front: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_search_goes_on_where_its_page_ended(front: RunningFront, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(12):
         front.house.put("jobs", f"n/job-{number}", {"namespace": "n", "name": f"job-{number}"})
     monkeypatch.setattr(lineage_search, "SCANNED", 2)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from agents.router_house import NOW, PROJECT
-from ui.http_front import Running, made
+from ui.http_front import RunningFront, put_task
 
 from counterpoint.proto.attempts import Attempt, ReportOutcome, TaskOutcomeReported
 from counterpoint.proto.interventions import AmendTask
@@ -14,29 +14,29 @@ from counterpoint.router.handlers import LINEAGE_SOURCE
 ESCALATED: dict[str, Any] = {"escalation": {"to": "calling_llm", "code": "low_confidence"}}
 
 
-async def tasks(front: Running, *ids: str, **more: Any) -> None:
+async def tasks(front: RunningFront, *ids: str, **more: Any) -> None:
     for each in ids:
         await front.me.post("/v1/tasks", json={"kind": "question", "description": "x", "task_id": each})
-        made(front, each, **({"state": "input_required", "waiting_for": "documents"} | ESCALATED | more))
+        put_task(front, each, **({"state": "input_required", "waiting_for": "documents"} | ESCALATED | more))
 
 
-def attempt(front: Running, attempt_id: str, task_id: str, **more: Any) -> None:
+def attempt(front: RunningFront, attempt_id: str, task_id: str, **more: Any) -> None:
     known = Attempt(
         attempt_id=attempt_id, task_id=task_id, project=PROJECT, attempt=1, description="d", tried="x", by="ops", at=NOW
     ).model_copy(update=more)
     front.house.put("attempts", attempt_id, known.model_dump(mode="json", exclude_none=True))
 
 
-def linked(front: Running) -> list[tuple[str, tuple[str, ...]]]:
+def linked(front: RunningFront) -> list[tuple[str, tuple[str, ...]]]:
     kept = [Link.model_validate(body) for body in front.house.kept("links").values()]
     return sorted((link.relation, tuple(side.task_id for side in link.pair)) for link in kept)
 
 
-async def related(front: Running, relation: str, *ids: str) -> int:
+async def related(front: RunningFront, relation: str, *ids: str) -> int:
     return (await front.me.post("/v1/links", json={"relation": relation, "tasks": ids})).status_code
 
 
-async def test_every_pair_is_kept_with_what_its_failures_are_recognised_by(front: Running) -> None:
+async def test_every_pair_is_kept_with_what_its_failures_are_recognised_by(front: RunningFront) -> None:
     job = {"namespace": "shop", "name": "load"}
     await tasks(front, "t1", "t2", "t3", error_message="Error: x", error_signature="s1", target={"job": job})
     response = await front.me.post("/v1/links", json={"relation": "same", "tasks": ["t1", "t2", "t3"], "reason": "one"})
@@ -49,7 +49,7 @@ async def test_every_pair_is_kept_with_what_its_failures_are_recognised_by(front
     assert [[side["task_id"] for side in each["pair"]] for each in listed] == [["t2", "t3"], ["t1", "t3"]]
 
 
-async def test_the_last_word_on_a_pair_counts_and_can_be_undone(front: Running) -> None:
+async def test_the_last_word_on_a_pair_counts_and_can_be_undone(front: RunningFront) -> None:
     await tasks(front, "t1", "t2")
     await related(front, "same", "t1", "t2")
     await related(front, "different", "t2", "t1")
@@ -60,9 +60,9 @@ async def test_the_last_word_on_a_pair_counts_and_can_be_undone(front: Running) 
     assert (undone.status_code, linked(front)) == (200, [])
 
 
-async def test_open_tasks_are_told_of_what_changes_and_only_of_that(front: Running) -> None:
+async def test_open_tasks_are_told_of_what_changes_and_only_of_that(front: RunningFront) -> None:
     await tasks(front, "t1", "t2")
-    made(front, "t2", state="completed", waiting_for=None, escalation=None)
+    put_task(front, "t2", state="completed", waiting_for=None, escalation=None)
     attempt(front, "a2", "t2")
     await related(front, "same", "t1", "a2")
     await related(front, "same", "t1", "a2")
@@ -73,7 +73,7 @@ async def test_open_tasks_are_told_of_what_changes_and_only_of_that(front: Runni
     assert removed.removed_links == (RemovedLink(relation="same", task_id="t2", attempt_id="a2"),)
 
 
-async def test_an_attempt_stands_for_its_task(front: Running) -> None:
+async def test_an_attempt_stands_for_its_task(front: RunningFront) -> None:
     await tasks(front, "t1")
     attempt(front, "a7", "past-7", error_signature="s7")
     assert await related(front, "different", "t1", "a7") == 201
@@ -84,7 +84,7 @@ async def test_an_attempt_stands_for_its_task(front: Running) -> None:
     ("ids", "field"),
     [(["t1"], "tasks"), (["t1", "t1"], "tasks"), (["t1", "nowhere"], "tasks[1]"), (["t1", "a1"], "tasks")],
 )
-async def test_a_pair_is_of_two_tasks_that_are_there(front: Running, ids: list[str], field: str) -> None:
+async def test_a_pair_is_of_two_tasks_that_are_there(front: RunningFront, ids: list[str], field: str) -> None:
     await tasks(front, "t1")
     attempt(front, "a1", "t1")
     response = await front.me.post("/v1/links", json={"relation": "same", "tasks": ids})
@@ -92,7 +92,7 @@ async def test_a_pair_is_of_two_tasks_that_are_there(front: Running, ids: list[s
     assert linked(front) == []
 
 
-async def test_parts_of_a_task_ask_nobody_and_are_resolved_with_it(front: Running) -> None:
+async def test_parts_of_a_task_ask_nobody_and_are_resolved_with_it(front: RunningFront) -> None:
     await tasks(front, "t1", "t2", "t3")
     await related(front, "merged", "t2", "t3")
     await related(front, "merged", "t1", "t2")
@@ -106,16 +106,18 @@ async def test_parts_of_a_task_ask_nobody_and_are_resolved_with_it(front: Runnin
     }
 
 
-async def test_a_part_asks_for_itself_again_when_its_whole_has_ended(front: Running) -> None:
+async def test_a_part_asks_for_itself_again_when_its_whole_has_ended(front: RunningFront) -> None:
     await tasks(front, "t1", "t2", "t3")
     await related(front, "merged", "t1", "t2")
     await related(front, "merged", "t3", "t1")
-    made(front, "t1", state="cancelled", waiting_for=None, escalation=None)
+    put_task(front, "t1", state="cancelled", waiting_for=None, escalation=None)
     asking = (await front.me.get("/v1/escalations")).json()["items"]
     assert {each["task_id"] for each in asking} == {"t2", "t3"}
 
 
-async def test_parts_that_lineage_knows_of_are_resolved_too_and_claims_of_a_submitter_are_not(front: Running) -> None:
+async def test_parts_that_lineage_knows_of_are_resolved_too_and_claims_of_a_submitter_are_not(
+    front: RunningFront,
+) -> None:
     claimed = {"merged": [{"task_id": "t3"}], "merged_into": "t3"}
     await tasks(front, "incident-1", "incident-2", "t3", "t4", context=claimed)
     live = {"merged": [{"task_id": "incident-2"}]}
@@ -128,14 +130,14 @@ async def test_parts_that_lineage_knows_of_are_resolved_too_and_claims_of_a_subm
     assert {one.task_id for one in front.house.of_type(TaskOutcomeReported)} == {"t4", "incident-1", "incident-2"}
 
 
-async def test_a_part_is_not_made_the_whole_of_others(front: Running) -> None:
+async def test_a_part_is_not_made_the_whole_of_others(front: RunningFront) -> None:
     await tasks(front, "t1", "t2", "t3")
     await related(front, "merged", "t1", "t2")
     assert await related(front, "merged", "t2", "t3") == 422
     assert await related(front, "merged", "t2", "t1") == 422
 
 
-async def test_an_undone_merge_leaves_both_as_they_were(front: Running) -> None:
+async def test_an_undone_merge_leaves_both_as_they_were(front: RunningFront) -> None:
     await tasks(front, "t1", "t2")
     await related(front, "merged", "t1", "t2")
     await front.me.delete("/v1/links", params={"relation": "merged", "task": ["t1", "t2"]})
@@ -145,7 +147,7 @@ async def test_an_undone_merge_leaves_both_as_they_were(front: Running) -> None:
     assert [one.task_id for one in front.house.of_type(TaskOutcomeReported)] == ["t1"]
 
 
-async def test_what_is_not_the_same_is_kept_apart_by_the_report(front: Running) -> None:
+async def test_what_is_not_the_same_is_kept_apart_by_the_report(front: RunningFront) -> None:
     await tasks(front, "t1")
     attempt(front, "a7", "past-7")
     body = {"outcome": "succeeded", "by": "something-else", "note": "unlocked the user", "not_same": ["a7"]}
@@ -158,7 +160,7 @@ async def test_what_is_not_the_same_is_kept_apart_by_the_report(front: Running) 
 
 
 @pytest.mark.parametrize(("named", "problem"), [("nowhere", "is neither a task"), ("a1", "is an attempt of this task")])
-async def test_only_attempts_of_others_are_kept_apart(front: Running, named: str, problem: str) -> None:
+async def test_only_attempts_of_others_are_kept_apart(front: RunningFront, named: str, problem: str) -> None:
     await tasks(front, "t1")
     attempt(front, "a1", "t1")
     response = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "failed", "not_same": [named]})
@@ -169,13 +171,13 @@ async def test_only_attempts_of_others_are_kept_apart(front: Running, named: str
 
 
 @pytest.mark.parametrize("body", [{"outcome": "failed", "by": "nothing"}, {"outcome": "succeeded", "by": "luck"}])
-async def test_the_cause_is_one_of_a_success(front: Running, body: dict[str, Any]) -> None:
+async def test_the_cause_is_one_of_a_success(front: RunningFront, body: dict[str, Any]) -> None:
     await tasks(front, "t1")
     response = await front.me.post("/v1/tasks/t1/outcome", json=body)
     assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "by")
 
 
-async def test_who_may_correct(front: Running) -> None:
+async def test_who_may_correct(front: RunningFront) -> None:
     await tasks(front, "t1", "t2")
     body = {"relation": "merged", "tasks": ["t1", "t2"]}
     async with front.as_principal("looker", "read") as looker, front.as_principal("bot", "read", "report") as bot:
@@ -185,7 +187,7 @@ async def test_who_may_correct(front: Running) -> None:
         assert len((await looker.get("/v1/links")).json()["items"]) == 1
 
 
-async def test_recoveries_that_nobody_explained_are_listed_and_answered_after_the_end(front: Running) -> None:
+async def test_recoveries_that_nobody_explained_are_listed_and_answered_after_the_end(front: RunningFront) -> None:
     need = {"kind": "outcome", "what": "say what was changed", "how": "counterpoint outcome t1"}
     await tasks(front, "t1", state="completed", resolution="resolved", waiting_for=None, escalation=None, needs=[need])
     front.house.put("tasks", "t1", front.house.kept("tasks")["t1"])
@@ -195,7 +197,7 @@ async def test_recoveries_that_nobody_explained_are_listed_and_answered_after_th
     assert (noted.status_code, noted.json()["late"]) == (202, False)
 
 
-async def test_the_same_cause_again_is_no_conflict(front: Running) -> None:
+async def test_the_same_cause_again_is_no_conflict(front: RunningFront) -> None:
     known = {"outcome": "superseded", "evidence": "reported", "by": "me", "fixed_by": "something_else"}
     lesson = {"outcome": "succeeded", "evidence": "reported", "by": "me"}
     ended = {"state": "completed", "waiting_for": None, "escalation": None, "resolution": "resolved"}
@@ -206,7 +208,7 @@ async def test_the_same_cause_again_is_no_conflict(front: Running) -> None:
 
 
 @pytest.mark.parametrize(("said", "status"), [(None, 202), ("proposal", 409)])
-async def test_a_cause_is_added_where_none_was_said(front: Running, said: str | None, status: int) -> None:
+async def test_a_cause_is_added_where_none_was_said(front: RunningFront, said: str | None, status: int) -> None:
     known = {"outcome": "succeeded", "evidence": "reported", "by": "me"} | ({"fixed_by": said} if said else {})
     ended = {"state": "completed", "waiting_for": None, "escalation": None, "resolution": "resolved"}
     await tasks(front, "t1", attempt=1, outcomes={"1": known}, **ended)
@@ -215,7 +217,7 @@ async def test_a_cause_is_added_where_none_was_said(front: Running, said: str | 
     assert (response.status_code, response.json().get("late", False)) == (status, False)
 
 
-async def test_parts_get_the_act_that_was_proposed_for_the_whole(front: Running) -> None:
+async def test_parts_get_the_act_that_was_proposed_for_the_whole(front: RunningFront) -> None:
     await tasks(front, "t1", waiting_for="outcome", escalation=None, attempt=1, proposal="text")
     await tasks(front, "t2")
     attempt(front, "a1", "t1", tried="Restart the pool")
@@ -225,7 +227,7 @@ async def test_parts_get_the_act_that_was_proposed_for_the_whole(front: Running)
     assert (told["t2"].fixed_by, told["t2"].note) == ("something_else", "Restart the pool")
 
 
-async def test_a_recovery_that_a_run_shows_says_nothing_about_the_parts(front: Running) -> None:
+async def test_a_recovery_that_a_run_shows_says_nothing_about_the_parts(front: RunningFront) -> None:
     await tasks(front, "t1", "t2")
     await related(front, "merged", "t1", "t2")
     body = {"task_id": "t1", "outcome": "succeeded", "note": "Run 7 completed."}
@@ -233,7 +235,7 @@ async def test_a_recovery_that_a_run_shows_says_nothing_about_the_parts(front: R
     assert [one.task_id for one in front.house.of_type(TaskOutcomeReported)] == ["t1"]
 
 
-async def test_a_declaration_that_is_repeated_starts_no_work(front: Running) -> None:
+async def test_a_declaration_that_is_repeated_starts_no_work(front: RunningFront) -> None:
     await tasks(front, "t1", "t2", "t3")
     await related(front, "same", "t1", "t2")
     assert [each.task_id for each in front.house.of_type(AmendTask)] == ["t1", "t2"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from agents.router_house import PROJECT, House
-from ui.http_front import Events, Running
+from ui.http_front import Events, RunningFront
 from ui.test_http_streams import DECISIONS, decided, steps, stream
 
 from counterpoint.proto.errors import Denied, Transient
@@ -18,7 +18,7 @@ CLIENTS = 12
 
 
 async def test_all_clients_get_each_decision_once_in_order_by_few_reads(
-    front: Running, monkeypatch: pytest.MonkeyPatch
+    front: RunningFront, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = 0
 
@@ -37,7 +37,9 @@ async def test_all_clients_get_each_decision_once_in_order_by_few_reads(
     assert asked <= 15
 
 
-async def test_a_client_that_comes_back_reads_what_it_missed_and_then_goes_on_with_the_others(front: Running) -> None:
+async def test_a_client_that_comes_back_reads_what_it_missed_and_then_goes_on_with_the_others(
+    front: RunningFront,
+) -> None:
     async with stream(front.me, DECISIONS) as steady:
         decided(front, 0)
         (first,) = await steady.events(1)
@@ -50,7 +52,7 @@ async def test_a_client_that_comes_back_reads_what_it_missed_and_then_goes_on_wi
             assert list(steps(await late.events(1))) == list(steps(await steady.events(1))) == ["step 30"]
 
 
-async def test_clients_that_never_read_delay_no_other(front: Running) -> None:
+async def test_clients_that_never_read_delay_no_other(front: RunningFront) -> None:
     """More is decided than the connections and their buffers hold."""
     host, port = front.url.removeprefix("http://").split(":")
     token = front.house.token_of("deaf", "read")
@@ -69,7 +71,7 @@ async def test_clients_that_never_read_delay_no_other(front: Running) -> None:
         writer.transport.abort()
 
 
-async def test_a_revoked_reader_ends_and_the_others_go_on(front: Running) -> None:
+async def test_a_revoked_reader_ends_and_the_others_go_on(front: RunningFront) -> None:
     async with (
         front.as_principal("first", "read") as first,
         front.as_principal("second", "read") as second,

@@ -8,7 +8,7 @@ import pytest
 from agents.router_house import NOW, PROJECT
 from hypothesis import given
 from hypothesis import strategies as st
-from ui.http_front import Running, listening, running
+from ui.http_front import RunningFront, listening, running
 
 from counterpoint.graph.edges import EdgeKind, edge
 from counterpoint.graph.names import dataset, job
@@ -28,12 +28,12 @@ async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
 
 
 @pytest.fixture
-async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
+async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[RunningFront]:
     async with running(*listener, ingest_request_bytes=1000) as found:
         yield found
 
 
-async def test_one_document_or_several_are_ingested_on_the_askers_behalf(front: Running) -> None:
+async def test_one_document_or_several_are_ingested_on_the_askers_behalf(front: RunningFront) -> None:
     one = {"source": "a.md", "text": "x"}
     response = await front.me.post("/v1/documents", json=one)
     became = [{"source": "a.md", "status": "added", "chunks": 0, "embedded": 0}]
@@ -46,7 +46,7 @@ async def test_one_document_or_several_are_ingested_on_the_askers_behalf(front: 
     assert {(request.origin.principal, request.origin.project) for request in front.house.ingested} == {("me", PROJECT)}
 
 
-async def test_the_project_of_documents_may_stand_in_the_body(front: Running) -> None:
+async def test_the_project_of_documents_may_stand_in_the_body(front: RunningFront) -> None:
     front.me.params = front.me.params.remove("project")
     body = {"documents": [{"source": "a.md", "text": "x"}], "project": "billing"}
     assert (await front.me.post("/v1/documents", json=body)).status_code == 200
@@ -54,7 +54,7 @@ async def test_the_project_of_documents_may_stand_in_the_body(front: Running) ->
 
 
 @pytest.mark.parametrize("named", [{}, {"project": PROJECT}])
-async def test_a_document_of_another_project_among_others_is_422(front: Running, named: dict[str, str]) -> None:
+async def test_a_document_of_another_project_among_others_is_422(front: RunningFront, named: dict[str, str]) -> None:
     documents = [{"source": "a.md", "text": "x", "project": PROJECT}, {"source": "b.md", "text": "y"}]
     assert (await front.me.post("/v1/documents", json={"documents": documents} | named)).status_code == 200
     documents[1]["project"] = "other"
@@ -64,7 +64,7 @@ async def test_a_document_of_another_project_among_others_is_422(front: Running,
     assert len(front.house.ingested) == 1
 
 
-async def test_what_nobody_reads_of_documents_and_searches_is_named(front: Running) -> None:
+async def test_what_nobody_reads_of_documents_and_searches_is_named(front: RunningFront) -> None:
     document = {"source": "a.md", "text": "x", "titel": "misspelt", "metadata": {"any": 1}}
     alone = await front.me.post("/v1/documents", json=document | {"project": PROJECT})
     assert alone.json()["ignored"] == ["titel"]
@@ -74,7 +74,7 @@ async def test_what_nobody_reads_of_documents_and_searches_is_named(front: Runni
     assert found.json()["ignored"] == ["limit"]
 
 
-async def test_much_is_handed_over_in_parts_in_its_order(front: Running) -> None:
+async def test_much_is_handed_over_in_parts_in_its_order(front: RunningFront) -> None:
     sizes = {"a": 600, "b": 600, "large": 2000, "c": 10, "d": 10}
     body = {"documents": [{"source": name, "text": "x" * size} for name, size in sizes.items()]}
     became = (await front.me.post("/v1/documents", json=body)).json()["documents"]
@@ -96,7 +96,7 @@ def test_batches_hold_every_document_in_order_and_are_small_enough(sizes: list[i
         assert len(batch) == 1 or sum(len(each.model_dump_json(exclude_none=True)) for each in batch) <= 400
 
 
-async def test_more_than_256_kib_of_documents_is_taken(front: Running) -> None:
+async def test_more_than_256_kib_of_documents_is_taken(front: RunningFront) -> None:
     body = {"documents": [{"source": str(number), "text": "x" * 500} for number in range(900)]}
     response = await front.me.post("/v1/documents", json=body)
     assert response.status_code == 200
@@ -116,19 +116,19 @@ async def test_more_than_256_kib_of_documents_is_taken(front: Running) -> None:
         ([], "body"),
     ],
 )
-async def test_what_is_wrong_with_documents_is_named(front: Running, body: Any, field: str) -> None:
+async def test_what_is_wrong_with_documents_is_named(front: RunningFront, body: Any, field: str) -> None:
     response = await front.me.post("/v1/documents", json=body)
     assert (response.status_code, response.json()["errors"][0]["field"]) == (422, field)
 
 
-async def test_ingesting_needs_its_role(front: Running) -> None:
+async def test_ingesting_needs_its_role(front: RunningFront) -> None:
     async with front.as_principal("reader", "read", "submit") as reader:
         response = await reader.post("/v1/documents", json={"source": "a.md", "text": "x"})
     assert response.status_code == 403
     assert front.house.ingested == []
 
 
-async def test_search_gives_records_with_their_scores_best_first(front: Running) -> None:
+async def test_search_gives_records_with_their_scores_best_first(front: RunningFront) -> None:
     for name, text in (("c1", "the resolver timed out"), ("c2", "the resolver"), ("c3", "bicycles")):
         front.house.put("chunks", name, {"source": f"{name}.md", "text": text, "start": 0, "end": len(text)})
     found = (await front.me.post("/v1/search", json={"text": "resolver timed out", "k": 2})).json()
@@ -142,23 +142,23 @@ async def test_search_gives_records_with_their_scores_best_first(front: Running)
     ("body", "field"),
     [({}, "text"), ({"text": "x", "k": 0}, "k"), ({"text": "x", "vector_weight": 2}, "vector_weight")],
 )
-async def test_what_is_wrong_with_a_search_is_named(front: Running, body: dict[str, Any], field: str) -> None:
+async def test_what_is_wrong_with_a_search_is_named(front: RunningFront, body: dict[str, Any], field: str) -> None:
     response = await front.me.post("/v1/search", json=body)
     assert (response.status_code, response.json()["errors"][0]["field"]) == (422, field)
 
 
-async def test_a_store_that_may_not_be_read_may_not_be_searched(front: Running) -> None:
+async def test_a_store_that_may_not_be_read_may_not_be_searched(front: RunningFront) -> None:
     response = await front.me.post("/v1/search", json={"text": "x", "store": "coder_memory"})
     assert (response.status_code, response.json()["code"]) == (403, "store")
 
 
-def tried(front: Running, name: str, error: str, **more: Any) -> None:
+def tried(front: RunningFront, name: str, error: str, **more: Any) -> None:
     body = {"attempt_id": name, "task_id": "t1", "project": PROJECT, "attempt": 1, "description": "x", "tried": "y"}
     body |= {"error_message": error, "error_signature": signature(error).digest, "by": "me", "at": NOW.isoformat()}
     front.house.put("attempts", name, body | more)
 
 
-async def test_attempts_at_the_same_error_come_first_then_those_like_it(front: Running) -> None:
+async def test_attempts_at_the_same_error_come_first_then_those_like_it(front: RunningFront) -> None:
     tried(front, "like", "the import timed out")
     tried(front, "same", "timed out after 9 s", task_id="t2")
     tried(front, "other", "disk full")
@@ -171,7 +171,7 @@ async def test_attempts_at_the_same_error_come_first_then_those_like_it(front: R
     assert [each["attempt_id"] for each in of_task] == ["same"]
 
 
-async def test_attempts_are_found_by_job(front: Running) -> None:
+async def test_attempts_are_found_by_job(front: RunningFront) -> None:
     tried(front, "a", ERROR, job={"namespace": NAMESPACE, "name": "fetch"})
     tried(front, "b", ERROR, job={"namespace": NAMESPACE, "name": "clean"})
     for params in ({"job": f"{NAMESPACE}/clean"}, {"job": f"{NAMESPACE}/clean", "error": ERROR}):
@@ -181,7 +181,7 @@ async def test_attempts_are_found_by_job(front: Running) -> None:
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "job")
 
 
-def graph(front: Running) -> None:
+def graph(front: RunningFront) -> None:
     """fetch -> orders -> clean -> report, and clean is part of a DAG that somebody owns."""
     fetch, clean, dag = job(NAMESPACE, "fetch/all"), job(NAMESPACE, "dag.clean"), job(NAMESPACE, "dag")
     orders, report = dataset("file", "/data/orders"), dataset("file", "/data/report")
@@ -203,7 +203,7 @@ def path_of(name: str) -> str:
     return f"/v1/jobs/{quote(NAMESPACE, safe='')}/{quote(name, safe='')}"
 
 
-async def test_the_blast_radius_of_a_job_with_slashes_in_its_names(front: Running) -> None:
+async def test_the_blast_radius_of_a_job_with_slashes_in_its_names(front: RunningFront) -> None:
     graph(front)
     found = (await front.me.get(f"{path_of('fetch/all')}/blast-radius")).json()
     assert (found["start"]["namespace"], found["start"]["name"]) == (NAMESPACE, "fetch/all")
@@ -214,7 +214,7 @@ async def test_the_blast_radius_of_a_job_with_slashes_in_its_names(front: Runnin
     assert found["truncated"] is False
 
 
-async def test_lineage_goes_both_ways_or_one(front: Running) -> None:
+async def test_lineage_goes_both_ways_or_one(front: RunningFront) -> None:
     graph(front)
     both = (await front.me.get(f"{path_of('dag.clean')}/lineage")).json()
     hops = {place["node"]["name"]: place["hops"] for place in both["nodes"]}
@@ -228,6 +228,6 @@ async def test_lineage_goes_both_ways_or_one(front: Running) -> None:
 
 
 @pytest.mark.parametrize("what", ["lineage", "blast-radius"])
-async def test_a_job_nobody_has_told_of_is_404(front: Running, what: str) -> None:
+async def test_a_job_nobody_has_told_of_is_404(front: RunningFront, what: str) -> None:
     response = await front.me.get(f"{path_of('nobody')}/{what}")
     assert (response.status_code, response.json()["code"]) == (404, "not_found")

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from agents.router_house import PROJECT
-from ui.http_front import Running, listening, running
+from ui.http_front import RunningFront, listening, running
 
 from counterpoint.graph.names import job
 from counterpoint.proto.incident_settings import settings_id
@@ -14,12 +14,12 @@ KEY = "AKIA" + "Z7QF3MPLKD2WXYTB"
 
 
 @pytest.fixture
-async def front() -> AsyncIterator[Running]:
+async def front() -> AsyncIterator[RunningFront]:
     async with listening() as (app, url), running(app, url) as front:
         yield front
 
 
-async def test_settings_of_a_job_are_those_of_the_name_that_lineage_has(front: Running) -> None:
+async def test_settings_of_a_job_are_those_of_the_name_that_lineage_has(front: RunningFront) -> None:
     answer = await front.me.put("/v1/incident-settings", json={"job": {"namespace": "etl", "name": KEY}})
     assert answer.status_code == 200, answer.text
     name = answer.json()["job"]["name"]
@@ -29,7 +29,7 @@ async def test_settings_of_a_job_are_those_of_the_name_that_lineage_has(front: R
     assert (await front.me.delete("/v1/incident-settings", params={"job": f"etl/{KEY}"})).status_code == 200
 
 
-async def test_a_job_is_found_by_the_name_that_its_sender_knows(front: Running) -> None:
+async def test_a_job_is_found_by_the_name_that_its_sender_knows(front: RunningFront) -> None:
     memory = front.house.of_principal(PROJECT, None)
     node = job("etl", await memory.redact_names(KEY))
     front.house.put("jobs", node.id, {"namespace": "etl", "name": node.name})
@@ -38,7 +38,7 @@ async def test_a_job_is_found_by_the_name_that_its_sender_knows(front: Running) 
     assert KEY not in answer.text
 
 
-async def test_attempts_are_found_by_the_name_of_their_job(front: Running) -> None:
+async def test_attempts_are_found_by_the_name_of_their_job(front: RunningFront) -> None:
     job = {"namespace": "etl", "name": await front.house.of_principal(PROJECT, None).redact_names(KEY)}
     made = {"attempt_id": "a", "task_id": "t", "project": PROJECT, "attempt": 1, "description": "x", "tried": "y"}
     front.house.put("attempts", "a", {**made, "by": "ann", "at": "2026-11-20T12:00:00Z", "job": job})
@@ -46,14 +46,14 @@ async def test_attempts_are_found_by_the_name_of_their_job(front: Running) -> No
     assert [each["attempt_id"] for each in answer.json()["items"]] == ["a"]
 
 
-async def test_a_principal_is_not_called_by_a_secret(front: Running) -> None:
+async def test_a_principal_is_not_called_by_a_secret(front: RunningFront) -> None:
     body = {"name": KEY, "kind": "system", "projects": ["*"], "roles": ["read"]}
     answer = await front.me.post("/v1/principals", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "sensitive")
     assert KEY not in answer.text
 
 
-async def test_fields_that_nobody_knows_are_counted_where_their_names_are_secret(front: Running) -> None:
+async def test_fields_that_nobody_knows_are_counted_where_their_names_are_secret(front: RunningFront) -> None:
     body = {"name": "ci", "kind": "system", "projects": ["*"], "roles": ["read"], "rolse": [], KEY: 1}
     answer = await front.me.post("/v1/principals", json=body)
     assert answer.status_code == 201, answer.text

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from agents.router_house import NOW
-from ui.http_front import Running, client, listening, running
+from ui.http_front import RunningFront, client, listening, running
 
 from counterpoint.client import Memory
 from counterpoint.router.api.application import HttpApi
@@ -23,12 +23,12 @@ async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
 
 
 @pytest.fixture
-async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
+async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[RunningFront]:
     async with running(*listener, principal_cache_s=60.0) as found:
         yield found
 
 
-async def test_a_principal_gets_a_token_that_is_shown_once_and_kept_nowhere(front: Running) -> None:
+async def test_a_principal_gets_a_token_that_is_shown_once_and_kept_nowhere(front: RunningFront) -> None:
     made = await front.me.post("/v1/principals", json=NEW)
     assert made.status_code == 201
     token = made.json()["token"]
@@ -47,7 +47,7 @@ async def test_a_principal_gets_a_token_that_is_shown_once_and_kept_nowhere(fron
         assert (await airflow.get("/v1/tasks")).status_code == 403
 
 
-async def test_the_administrator_of_a_project_sees_who_may_act_there(front: Running) -> None:
+async def test_the_administrator_of_a_project_sees_who_may_act_there(front: RunningFront) -> None:
     local = {"name": "ada", "kind": "person", "projects": ["billing"], "roles": ["admin"]}
     token = (await front.me.post("/v1/principals", json=local)).json()["token"]
     assert (await front.me.post("/v1/principals", json=NEW)).status_code == 201
@@ -56,12 +56,12 @@ async def test_the_administrator_of_a_project_sees_who_may_act_there(front: Runn
     assert [each["name"] for each in listed.json()["items"]] == ["ada", "me"]
 
 
-async def test_what_nobody_reads_of_a_new_principal_is_named(front: Running) -> None:
+async def test_what_nobody_reads_of_a_new_principal_is_named(front: RunningFront) -> None:
     made = await front.me.post("/v1/principals", json=NEW | {"project": "orders"})
     assert (made.status_code, made.json()["ignored"]) == (201, ["project"])
 
 
-async def test_a_revoked_principal_is_refused_at_once(front: Running) -> None:
+async def test_a_revoked_principal_is_refused_at_once(front: RunningFront) -> None:
     token = (await front.me.post("/v1/principals", json=NEW)).json()["token"]
     async with client(front.url, token) as airflow:
         body = {"kind": "question", "description": "x"}
@@ -73,7 +73,7 @@ async def test_a_revoked_principal_is_refused_at_once(front: Running) -> None:
     assert (await front.me.delete("/v1/principals/airflow")).status_code == 404
 
 
-async def test_a_token_is_refused_from_its_expiry_on(front: Running) -> None:
+async def test_a_token_is_refused_from_its_expiry_on(front: RunningFront) -> None:
     deputy = {"name": "deputy", "kind": "person", "projects": ["orders"], "roles": ["read", "approve"]}
     made = await front.me.post("/v1/principals", json=deputy | {"expires_at": "2099-01-01T00:00:00Z"})
     assert (made.status_code, made.json()["principal"]["expires_at"]) == (201, "2099-01-01T00:00:00Z")
@@ -87,7 +87,7 @@ async def test_a_token_is_refused_from_its_expiry_on(front: Running) -> None:
     assert "expired" in refused.json()["detail"]
 
 
-async def test_a_name_is_that_of_one_principal_until_it_is_revoked(front: Running) -> None:
+async def test_a_name_is_that_of_one_principal_until_it_is_revoked(front: RunningFront) -> None:
     assert (await front.me.post("/v1/principals", json=NEW)).status_code == 201
     taken = await front.me.post("/v1/principals", json=NEW | {"roles": ["read"]})
     assert (taken.status_code, taken.json()["errors"][0]["field"]) == (409, "name")
@@ -109,26 +109,26 @@ async def test_a_name_is_that_of_one_principal_until_it_is_revoked(front: Runnin
         ({"expires_at": "soon"}, "expires_at"),
     ],
 )
-async def test_what_is_wrong_with_a_principal_is_named(front: Running, more: dict[str, Any], field: str) -> None:
+async def test_what_is_wrong_with_a_principal_is_named(front: RunningFront, more: dict[str, Any], field: str) -> None:
     response = await front.me.post("/v1/principals", json=NEW | more)
     assert response.status_code == 422
     assert response.json()["errors"][0]["field"].startswith(field)
 
 
-async def test_nobody_revokes_themselves(front: Running) -> None:
+async def test_nobody_revokes_themselves(front: RunningFront) -> None:
     response = await front.me.delete("/v1/principals/me")
     assert response.status_code == 409
     assert (await front.me.get("/v1/principals")).status_code == 200
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", ""), ("GET", ""), ("DELETE", "/me")])
-async def test_principals_are_for_administrators(front: Running, method: str, path: str) -> None:
+async def test_principals_are_for_administrators(front: RunningFront, method: str, path: str) -> None:
     async with front.as_principal("lead", "read", "override", "operate", "audit", "approve") as lead:
         response = await lead.request(method, f"/v1/principals{path}", json=NEW)
     assert (response.status_code, response.json()["code"]) == (403, "role")
 
 
-async def test_a_principal_is_looked_up_again_when_its_time_is_over(front: Running) -> None:
+async def test_a_principal_is_looked_up_again_when_its_time_is_over(front: RunningFront) -> None:
     clock = [0.0]
     authenticator = Authenticator(front.house.of_principal, 3.0, lambda: clock[0])
     token = front.house.token_of("somebody", "read")
@@ -139,7 +139,7 @@ async def test_a_principal_is_looked_up_again_when_its_time_is_over(front: Runni
     assert (await authenticator.authenticate(token)).roles == ("submit",)
 
 
-async def test_a_principal_that_changes_while_it_is_looked_up_is_not_remembered(front: Running) -> None:
+async def test_a_principal_that_changes_while_it_is_looked_up_is_not_remembered(front: RunningFront) -> None:
     read, let = asyncio.Event(), asyncio.Event()
 
     async def held_up(subject: str, body: bytes, timeout_s: float) -> bytes:
@@ -162,14 +162,14 @@ async def test_a_principal_that_changes_while_it_is_looked_up_is_not_remembered(
     assert (await authenticator.authenticate(token)).roles == ("submit",)
 
 
-def letter(front: Running, name: str, state: str = "dead", **more: Any) -> None:
+def letter(front: RunningFront, name: str, state: str = "dead", **more: Any) -> None:
     body = {"code": "invalid", "problems": [{"field": "kind", "problem": "is required"}], "headers": {"ce-id": "1"}}
     body |= {"subject": "intake.orders.task", "body": "{}", "consumer": "router", "message_id": "m1", "state": state}
     body |= more
     front.house.put("dead_letters", name, body)
 
 
-async def test_a_dead_letter_is_retried_with_all_like_it(front: Running) -> None:
+async def test_a_dead_letter_is_retried_with_all_like_it(front: RunningFront) -> None:
     for name in ("a1", "a2", "a3", "a4"):
         letter(front, name)
     letter(front, "b", code="conflict")
@@ -190,7 +190,7 @@ async def test_a_dead_letter_is_retried_with_all_like_it(front: Running) -> None
     assert (again["retried"], again["refused"]) == ([], [])
 
 
-async def test_dead_letters_are_listed_shown_and_asked_to_be_retried_once(front: Running) -> None:
+async def test_dead_letters_are_listed_shown_and_asked_to_be_retried_once(front: RunningFront) -> None:
     letter(front, "l1")
     letter(front, "l2", "retry")
     listed = (await front.me.get("/v1/dead-letters")).json()
@@ -209,7 +209,7 @@ async def test_dead_letters_are_listed_shown_and_asked_to_be_retried_once(front:
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", ""), ("GET", "/l1"), ("POST", "/l1/retry"), ("POST", "/l1/retry-alike")]
 )
-async def test_dead_letters_are_for_those_who_operate(front: Running, method: str, path: str) -> None:
+async def test_dead_letters_are_for_those_who_operate(front: RunningFront, method: str, path: str) -> None:
     letter(front, "l1")
     async with front.as_principal("lead", "read", "override", "audit", "submit") as lead:
         response = await lead.request(method, f"/v1/dead-letters{path}")
@@ -217,12 +217,12 @@ async def test_dead_letters_are_for_those_who_operate(front: Running, method: st
     assert front.house.kept("dead_letters")["l1"]["state"] == "dead"
 
 
-async def test_a_letter_that_is_not_there_is_404(front: Running) -> None:
+async def test_a_letter_that_is_not_there_is_404(front: RunningFront) -> None:
     assert (await front.me.get("/v1/dead-letters/nobody")).status_code == 404
     assert (await front.me.post("/v1/dead-letters/nobody/retry")).status_code == 404
 
 
-async def test_the_audit_log_is_checked_for_those_who_audit(front: Running) -> None:
+async def test_the_audit_log_is_checked_for_those_who_audit(front: RunningFront) -> None:
     front.house.report = {"ok": False, "broken": ["leaf 3 was changed"]}
     async with front.as_principal("auditor", "audit") as auditor:
         response = await auditor.get("/v1/audit/verify", params={"task_id": "t1"})
@@ -231,7 +231,7 @@ async def test_the_audit_log_is_checked_for_those_who_audit(front: Running) -> N
         assert (await lead.get("/v1/audit/verify")).status_code == 403
 
 
-async def test_a_task_of_which_the_audit_log_knows_nothing_is_404(front: Running) -> None:
+async def test_a_task_of_which_the_audit_log_knows_nothing_is_404(front: RunningFront) -> None:
     front.house.report = {"ok": True, "leaves": 0}
     response = await front.me.get("/v1/audit/verify", params={"task_id": "nope"})
     assert (response.status_code, response.json()["code"]) == (404, "unknown_task")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from agents.router_house import PROJECT
-from ui.http_front import Running, listening, running
+from ui.http_front import RunningFront, listening, running
 
 from counterpoint.proto.ingest import IngestReply
 from counterpoint.router.api.application import HttpApi
@@ -37,12 +37,12 @@ async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
 
 
 @pytest.fixture
-async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
+async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[RunningFront]:
     async with running(*listener, ingest_request_bytes=1000) as found:
         yield found
 
 
-async def test_incidents_are_handed_over_in_parts_on_the_askers_behalf(front: Running) -> None:
+async def test_incidents_are_handed_over_in_parts_on_the_askers_behalf(front: RunningFront) -> None:
     incidents = [INCIDENT | {"id": str(number), "note": "x" * 300} for number in range(5)]
     response = await front.me.post("/v1/attempts", json={"incidents": incidents, "colour": "red"})
     assert response.status_code == 200, response.text
@@ -52,7 +52,7 @@ async def test_incidents_are_handed_over_in_parts_on_the_askers_behalf(front: Ru
     assert {(request.origin.principal, request.origin.project) for request in front.house.ingested} == {("me", PROJECT)}
 
 
-async def test_lessons_are_handed_over_in_parts_and_each_attempt_is_answered(front: Running) -> None:
+async def test_lessons_are_handed_over_in_parts_and_each_attempt_is_answered(front: RunningFront) -> None:
     lessons = [LESSON | {"id": f"t{number}"} for number in range(6)]
     response = await front.me.post("/v1/lessons", json={"lessons": lessons, "colour": "red"})
     assert response.status_code == 200, response.text
@@ -63,14 +63,14 @@ async def test_lessons_are_handed_over_in_parts_and_each_attempt_is_answered(fro
 
 
 async def test_a_memory_of_an_earlier_release_loses_no_lesson_silently(
-    front: Running, monkeypatch: pytest.MonkeyPatch
+    front: RunningFront, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(front.house, "_ingest", lambda request: IngestReply())
     response = await front.me.post("/v1/lessons", json={"lessons": [LESSON]})
     assert response.status_code == 503, response.text
 
 
-async def test_rows_of_the_index_are_handed_over(front: Running) -> None:
+async def test_rows_of_the_index_are_handed_over(front: RunningFront) -> None:
     response = await front.me.post("/v1/providers", json={"providers": [PROVIDER]})
     assert response.json()["providers"] == [{"id": "airflow-provider-ledger", "status": "added"}]
 
@@ -92,7 +92,9 @@ async def test_rows_of_the_index_are_handed_over(front: Running) -> None:
         ("providers", {"providers": [PROVIDER | {"package": "No Package"}]}, "providers[0].package"),
     ],
 )
-async def test_a_fault_is_422_and_names_its_field(front: Running, path: str, body: dict[str, Any], field: str) -> None:
+async def test_a_fault_is_422_and_names_its_field(
+    front: RunningFront, path: str, body: dict[str, Any], field: str
+) -> None:
     response = await front.me.post(f"/v1/{path}", json=body)
     assert response.status_code == 422, response.text
     assert field in [each["field"] for each in response.json()["errors"]]
@@ -107,7 +109,7 @@ async def test_a_fault_is_422_and_names_its_field(front: Running, path: str, bod
         ("providers", {"providers": [PROVIDER]}),
     ],
 )
-async def test_who_may_not_ingest_is_refused(front: Running, path: str, body: dict[str, Any]) -> None:
+async def test_who_may_not_ingest_is_refused(front: RunningFront, path: str, body: dict[str, Any]) -> None:
     async with front.as_principal("reader", "read") as reader:
         assert (await reader.post(f"/v1/{path}", json=body)).status_code == 403
     assert front.house.ingested == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from agents.router_house import House
 from structlog.testing import capture_logs
-from ui.http_front import Running, client
+from ui.http_front import RunningFront, client
 
 from counterpoint.proto.errors import Conflict, Denied, Permanent, Problem, Transient
 from counterpoint.proto.ids import document_id
@@ -39,7 +39,7 @@ def problem(response: Any, status: int, code: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("token", [None, "nobody-has-it", ""])
-async def test_nothing_is_answered_without_a_principal(front: Running, token: str | None) -> None:
+async def test_nothing_is_answered_without_a_principal(front: RunningFront, token: str | None) -> None:
     async with client(front.url, token) as nobody:
         for method, path in OPERATIONS:
             response = await nobody.request(method, path)
@@ -50,7 +50,7 @@ async def test_nothing_is_answered_without_a_principal(front: Running, token: st
             assert response.headers["www-authenticate"] == "Bearer"
 
 
-async def test_a_principal_without_a_role_in_the_project_is_refused_everywhere(front: Running) -> None:
+async def test_a_principal_without_a_role_in_the_project_is_refused_everywhere(front: RunningFront) -> None:
     bodies: dict[str, Any] = {
         "/v1/tasks": TASK,
         "/v1/search": {"text": "x"},
@@ -92,7 +92,7 @@ async def test_a_principal_without_a_role_in_the_project_is_refused_everywhere(f
             problem(response, 403, "origin" if path in SIGN_IN else "role")
 
 
-async def test_what_is_no_json_is_400(front: Running) -> None:
+async def test_what_is_no_json_is_400(front: RunningFront) -> None:
     for raw in (b"{", b"\xff", b"[" * 100_000):
         problem(await front.me.post("/v1/tasks", content=raw), 400, "malformed")
 
@@ -110,14 +110,14 @@ async def test_what_is_no_json_is_400(front: Running) -> None:
         (TASK | {"context": {"x": "\0"}}, "context.x"),
     ],
 )
-async def test_what_is_wrong_with_a_task_is_named(front: Running, body: Any, field: str) -> None:
+async def test_what_is_wrong_with_a_task_is_named(front: RunningFront, body: Any, field: str) -> None:
     front.me.params = front.me.params.remove("project")
     found = problem(await front.me.post("/v1/tasks", json=body), 422, "invalid")
     assert field in [each["field"] for each in found["errors"]]
     assert all(each["problem"] for each in found["errors"])
 
 
-async def test_the_task_of_the_body_is_that_of_the_path(front: Running) -> None:
+async def test_the_task_of_the_body_is_that_of_the_path(front: RunningFront) -> None:
     response = await front.me.post("/v1/tasks/t1/outcome", json={"task_id": "t2", "outcome": "failed"})
     assert problem(response, 422, "invalid")["errors"][0]["field"] == "task_id"
 
@@ -134,7 +134,7 @@ async def test_the_task_of_the_body_is_that_of_the_path(front: Running) -> None:
         ("/v1/blast-radius?item=a%00", "item", "must not contain a NUL character"),
     ],
 )
-async def test_what_is_wrong_with_a_url_is_named(front: Running, path: str, field: str, said: str) -> None:
+async def test_what_is_wrong_with_a_url_is_named(front: RunningFront, path: str, field: str, said: str) -> None:
     front.me.params = front.me.params.remove("project")
     found = problem(await front.me.get(path), 422, "invalid")
     assert [each["field"] for each in found["errors"]] == [field]
@@ -152,7 +152,7 @@ async def test_what_is_wrong_with_a_url_is_named(front: Running, path: str, fiel
     ],
 )
 async def test_what_is_wrong_with_a_body_that_is_no_message_is_said_in_the_same_words(
-    front: Running, wrong: dict[str, Any], field: str, said: str
+    front: RunningFront, wrong: dict[str, Any], field: str, said: str
 ) -> None:
     body = {"name": "airflow", "kind": "system", "projects": ["orders"], "roles": ["submit"]} | wrong
     found = problem(await front.me.post("/v1/principals", json=body), 422, "invalid")
@@ -168,7 +168,9 @@ async def test_what_is_wrong_with_a_body_that_is_no_message_is_said_in_the_same_
         ("/v1/erasures", {"scope": "source", "what": "a\0"}, "what"),
     ],
 )
-async def test_what_cannot_be_looked_for_is_named(front: Running, path: str, body: dict[str, Any], field: str) -> None:
+async def test_what_cannot_be_looked_for_is_named(
+    front: RunningFront, path: str, body: dict[str, Any], field: str
+) -> None:
     found = problem(await front.me.post(path, json=body), 422, "invalid")
     assert found["errors"] == [{"field": field, "problem": "must not contain a NUL character"}]
 
@@ -176,7 +178,7 @@ async def test_what_cannot_be_looked_for_is_named(front: Running, path: str, bod
 @pytest.mark.parametrize("version", ["0", "-1", "00", "9" * 10, "9" * 1000, "\u0663"])
 @pytest.mark.parametrize("name", ["notes.md", "tasks/t1"])
 async def test_a_version_that_is_none_is_part_of_the_name_of_a_document(
-    front: Running, name: str, version: str
+    front: RunningFront, name: str, version: str
 ) -> None:
     body = {"kind": "rollback", "item": f"{name}@{version}", "reason": "wrong", "preview": True}
     assert (await front.me.post("/v1/quarantines", json=body)).status_code == 200
@@ -184,13 +186,13 @@ async def test_a_version_that_is_none_is_part_of_the_name_of_a_document(
     assert (wish.store, wish.id, wish.version) == ("documents", document_id(f"{name}@{version}"), None)
 
 
-async def test_an_idempotency_key_that_is_none_is_refused(front: Running) -> None:
+async def test_an_idempotency_key_that_is_none_is_refused(front: RunningFront) -> None:
     for key in ("", "x" * 256, "a b"):
         response = await front.me.post("/v1/tasks", json=TASK, headers={"Idempotency-Key": key})
         assert problem(response, 422, "invalid")["errors"][0]["field"] == "Idempotency-Key"
 
 
-async def test_away_is_503_with_when_to_come_back(front: Running) -> None:
+async def test_away_is_503_with_when_to_come_back(front: RunningFront) -> None:
     await front.me.get("/v1/tasks")
     front.house.away = True
     for response in (await front.me.get("/v1/tasks"), await front.me.post("/v1/tasks", json=TASK)):
@@ -199,7 +201,7 @@ async def test_away_is_503_with_when_to_come_back(front: Running) -> None:
 
 
 async def test_a_task_for_which_there_is_no_room_is_told_to_come_back(
-    front: Running, monkeypatch: pytest.MonkeyPatch
+    front: RunningFront, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks, "ADMISSION_TIMEOUT_S", 0.01)
     limiter = front.limiter
@@ -213,12 +215,12 @@ async def test_a_task_for_which_there_is_no_room_is_told_to_come_back(
     assert (await front.me.post("/v1/tasks", json=TASK)).status_code == 202
 
 
-async def test_what_is_not_there_and_what_is_not_done(front: Running) -> None:
+async def test_what_is_not_there_and_what_is_not_done(front: RunningFront) -> None:
     problem(await front.me.get("/v1/nothing"), 404, "not_found")
     problem(await front.me.delete("/v1/tasks"), 405, "method_not_allowed")
 
 
-async def test_a_fault_of_ours_says_nothing_of_its_cause(front: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_of_ours_says_nothing_of_its_cause(front: RunningFront, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_: Any) -> bytes:
         raise RuntimeError("a secret of the house")
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from ui.cli_server import playing
-from ui.http_front import Running
+from ui.http_front import RunningFront
 from ui.test_cli_commands import run
 
 from counterpoint.local.stack import Stack
@@ -20,7 +20,7 @@ from counterpoint.proto.memory import Cypher, Rebuild
 COMMAND = Path(sys.executable).with_name("counterpoint")
 
 
-async def test_a_query_is_handed_on_and_its_rows_are_shown(front: Running) -> None:
+async def test_a_query_is_handed_on_and_its_rows_are_shown(front: RunningFront) -> None:
     front.house.report = {"columns": ["n"], "rows": [[1]], "cut": True}
     body = {"query": "RETURN $n AS n", "parameters": {"n": 1}, "limit": 1, "timeout_ms": 20, "depth": 3}
     shown = await front.me.post("/v1/cypher", json=body)
@@ -31,7 +31,7 @@ async def test_a_query_is_handed_on_and_its_rows_are_shown(front: Running) -> No
 @pytest.mark.parametrize(
     "body", [{}, {"query": ""}, {"query": "RETURN 1", "limit": 0}, {"query": "x", "timeout_ms": 9e9}]
 )
-async def test_what_is_wrong_with_a_request_is_named(front: Running, body: dict[str, Any]) -> None:
+async def test_what_is_wrong_with_a_request_is_named(front: RunningFront, body: dict[str, Any]) -> None:
     response = await front.me.post("/v1/cypher", json=body)
     assert response.status_code == 422
     assert response.json()["errors"]
@@ -40,14 +40,14 @@ async def test_what_is_wrong_with_a_request_is_named(front: Running, body: dict[
 @pytest.mark.parametrize(
     ("method", "path"), [("POST", "cypher"), ("POST", "rebuild/graph"), ("GET", "rebuild/episodic")]
 )
-async def test_they_are_for_who_operates(front: Running, method: str, path: str) -> None:
+async def test_they_are_for_who_operates(front: RunningFront, method: str, path: str) -> None:
     async with front.as_principal("lead", "read", "override", "audit", "approve", "admin") as lead:
         response = await lead.request(method, f"/v1/{path}", json={"query": "RETURN 1"})
     assert (response.status_code, response.json()["code"]) == (403, "role")
     assert front.house.asked == []
 
 
-async def test_a_rebuild_is_started_and_looked_at(front: Running) -> None:
+async def test_a_rebuild_is_started_and_looked_at(front: RunningFront) -> None:
     front.house.report = {"project": "default", "state": "running", "records": 3, "of": 9, "problem": None}
     started = await front.me.post("/v1/rebuild/graph")
     assert (started.status_code, started.json()) == (202, front.house.report | {"tier": "graph"})

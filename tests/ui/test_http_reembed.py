@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from ui.cli_server import playing
-from ui.http_front import Running
+from ui.http_front import RunningFront
 from ui.test_cli_commands import run
 
 from counterpoint.proto.commands import ChangeEmbeddingModel
@@ -19,7 +19,7 @@ READY = NOW | {"state": "ready", "vectors": 8, "refused": 1, "unindexed": ["orde
     {"project": "orders", "store": "chunks", "id": "c-1", "reason": "label"}]}  # fmt: skip
 
 
-async def test_what_is_asked_is_handed_on(front: Running) -> None:
+async def test_what_is_asked_is_handed_on(front: RunningFront) -> None:
     front.house.report = NOW
     assert (await front.me.get("/v1/reembed")).json() == NOW
     body = {"act": "switch", "model": "new", "unindexed": True, "soon": 1}
@@ -31,7 +31,7 @@ async def test_what_is_asked_is_handed_on(front: Running) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_it_is_for_who_operates(front: Running, method: str) -> None:
+async def test_it_is_for_who_operates(front: RunningFront, method: str) -> None:
     async with front.as_principal("lead", "read", "override", "audit", "approve", "admin") as lead:
         response = await lead.request(method, "/v1/reembed", json={"act": "drop"})
     assert (response.status_code, response.json()["code"]) == (403, "role")

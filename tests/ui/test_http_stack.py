@@ -42,7 +42,7 @@ async def published(stack: Stack, subject: str, body: Any, headers: dict[str, st
         await publisher.jetstream().publish(subject, raw, headers=headers)
 
 
-async def told(http: httpx.AsyncClient, path: str, params: dict[str, str], until: str) -> list[Event]:
+async def stream_events(http: httpx.AsyncClient, path: str, params: dict[str, str], until: str) -> list[Event]:
     """The events of a stream up to the first of a type."""
     seen: list[Event] = []
     async with http.stream("GET", path, params=params) as response:
@@ -63,13 +63,15 @@ async def test_a_question_is_answered_out_of_what_was_ingested(
     assert task["state"] == "completed"
     assert "seven years" in task["result"]
     assert task["findings"]["citations"]
-    events = await told(http, f"/v1/tasks/{task['task_id']}/events", in_project, "counterpoint.task.completed.v1")
+    events = await stream_events(
+        http, f"/v1/tasks/{task['task_id']}/events", in_project, "counterpoint.task.completed.v1"
+    )
     kinds = [event.data["type"].split(".")[2] for event in events]
     assert kinds[:2] == ["submitted", "routed"]
     ids = [event.id for event in events]
     assert ids == sorted(set(ids))  # type: ignore[type-var]
     path = f"/v1/tasks/{task['task_id']}"
-    whole = await told(http, f"{path}/events", in_project | {"line": "true"}, "counterpoint.task.completed.v1")
+    whole = await stream_events(http, f"{path}/events", in_project | {"line": "true"}, "counterpoint.task.completed.v1")
     assert [event for event in whole if event.name == "message"] == events
     line = (await http.get(f"{path}/line", params=in_project)).json()["items"]
     assert [event.data for event in whole if event.name == "action"] == line
@@ -148,7 +150,7 @@ async def test_a_dead_letter_is_retried_when_what_was_wrong_is_put_right(
     await http.post("/v1/tasks", json=QUESTION | {"task_id": "later"} | in_project, headers=WAIT)
     retried = await http.post(f"/v1/dead-letters/{listed[0]['dead_letter_id']}/retry", params=in_project)
     assert (retried.status_code, retried.json()["state"]) == (202, "retry"), retried.text
-    events = await told(http, "/v1/tasks/later/events", in_project, "counterpoint.task.outcome_reported.v1")
+    events = await stream_events(http, "/v1/tasks/later/events", in_project, "counterpoint.task.outcome_reported.v1")
     assert events[-1].data["data"]["note"] == "no change"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from agents.router_house import NOW, PROJECT, House
-from ui.http_front import Event, Events, Running, listening, running
+from ui.http_front import Event, Events, RunningFront, listening, running
 
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.tasks import TaskDue, TaskResumed
@@ -27,13 +27,13 @@ async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
 
 
 @pytest.fixture
-async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
+async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[RunningFront]:
     async with running(*listener) as found:
         await submitted(found)
         yield found
 
 
-async def submitted(front: Running, task_id: str = "t1") -> None:
+async def submitted(front: RunningFront, task_id: str = "t1") -> None:
     body = {"kind": "question", "description": "How long?", "task_id": task_id}
     assert (await front.me.post("/v1/tasks", json=body)).status_code == 202
 
@@ -57,7 +57,7 @@ async def until_end(events: Events) -> AsyncIterator[Event]:
             yield one
 
 
-def decided(front: Running, number: int, project: str = PROJECT) -> None:
+def decided(front: RunningFront, number: int, project: str = PROJECT) -> None:
     front.house.send(
         DecisionMade(
             decision_id=f"d{number}",
@@ -82,7 +82,7 @@ def steps(events: list[Event]) -> Iterator[str]:
     return (event.data["data"]["decision"] for event in events)
 
 
-async def test_a_task_is_told_from_its_beginning_as_cloudevents(front: Running) -> None:
+async def test_a_task_is_told_from_its_beginning_as_cloudevents(front: RunningFront) -> None:
     async with stream(front.me, TASK) as events:
         told = await events.events(3)
     assert [event.data["type"].split(".")[2] for event in told] == ["submitted", "routed", "made"]
@@ -95,7 +95,7 @@ async def test_a_task_is_told_from_its_beginning_as_cloudevents(front: Running) 
     assert told[0].name == "message"
 
 
-async def test_a_task_is_told_with_its_line_in_one_order(front: Running) -> None:
+async def test_a_task_is_told_with_its_line_in_one_order(front: RunningFront) -> None:
     async with stream(front.me, TASK, line=True) as events:
         told = await events.events(5)
         front.house.put("actions", "a9", action("a9", "looks"))
@@ -108,7 +108,7 @@ async def test_a_task_is_told_with_its_line_in_one_order(front: Running) -> None
     assert told[5].data["seq"] == told[5].id
 
 
-async def test_a_long_line_and_its_messages_are_resumed_without_loss_or_repetition(front: Running) -> None:
+async def test_a_long_line_and_its_messages_are_resumed_without_loss_or_repetition(front: RunningFront) -> None:
     for number in range(450):
         front.house.put("actions", f"b{number}", action(f"b{number}", f"step {number}"))
         if number % 3 == 0:
@@ -124,7 +124,7 @@ async def test_a_long_line_and_its_messages_are_resumed_without_loss_or_repetiti
     assert actions[2:] == [f"step {number}" for number in range(450)]
 
 
-async def test_an_action_of_another_task_and_an_unreadable_one_are_no_events(front: Running) -> None:
+async def test_an_action_of_another_task_and_an_unreadable_one_are_no_events(front: RunningFront) -> None:
     front.house.put("actions", "c1", action("c1", "of another", task_id="t2"))
     front.house.put("actions", "c2", {"action_id": "c2", "task_id": "t1"})
     front.house.put("actions", "c3", action("c3", "read"))
@@ -133,7 +133,7 @@ async def test_an_action_of_another_task_and_an_unreadable_one_are_no_events(fro
     assert [event.data["reasoning"] for event in told if event.name == "action"][2:] == ["read"]
 
 
-async def test_what_happens_later_comes_at_once_and_only_of_that_task(front: Running) -> None:
+async def test_what_happens_later_comes_at_once_and_only_of_that_task(front: RunningFront) -> None:
     async with stream(front.me, TASK) as events:
         await events.events(3)
         await submitted(front, "t2")
@@ -142,7 +142,7 @@ async def test_what_happens_later_comes_at_once_and_only_of_that_task(front: Run
     assert (event.data["subject"], event.data["data"]["reason"]) == ("t1", "new knowledge")
 
 
-async def test_a_timer_that_was_set_is_no_event(front: Running) -> None:
+async def test_a_timer_that_was_set_is_no_event(front: RunningFront) -> None:
     front.house.send(TaskDue(task_id="t1", timer="deadline"))
     front.house.send(TaskResumed(task_id="t1", reason="after it"))
     async with stream(front.me, TASK) as events:
@@ -150,7 +150,7 @@ async def test_a_timer_that_was_set_is_no_event(front: Running) -> None:
     assert told[-1].data["data"]["reason"] == "after it"
 
 
-async def test_decisions_begin_now_and_are_of_one_project(front: Running) -> None:
+async def test_decisions_begin_now_and_are_of_one_project(front: RunningFront) -> None:
     decided(front, 1)
     async with stream(front.me, DECISIONS) as events:
         decided(front, 2, "billing")
@@ -160,7 +160,7 @@ async def test_decisions_begin_now_and_are_of_one_project(front: Running) -> Non
     assert list(steps(told)) == ["step 3"]
 
 
-async def test_a_stream_resumes_after_the_last_event_without_loss_or_repetition(front: Running) -> None:
+async def test_a_stream_resumes_after_the_last_event_without_loss_or_repetition(front: RunningFront) -> None:
     seen: list[Event] = []
     async with stream(front.me, DECISIONS) as events:
         for number in range(3):
@@ -175,7 +175,7 @@ async def test_a_stream_resumes_after_the_last_event_without_loss_or_repetition(
     assert ids == sorted(set(ids))  # type: ignore[type-var]
 
 
-async def test_a_stream_goes_on_when_what_is_next_would_not_fit_into_one_reply(front: Running) -> None:
+async def test_a_stream_goes_on_when_what_is_next_would_not_fit_into_one_reply(front: RunningFront) -> None:
     front.house.reply_limit = 3
     async with stream(front.me, DECISIONS) as events:
         for number in range(20):
@@ -183,7 +183,7 @@ async def test_a_stream_goes_on_when_what_is_next_would_not_fit_into_one_reply(f
         assert list(steps(await events.events(20))) == [f"step {number}" for number in range(20)]
 
 
-async def test_gap_is_said_when_retention_has_passed_the_reader_and_only_then(front: Running) -> None:
+async def test_gap_is_said_when_retention_has_passed_the_reader_and_only_then(front: RunningFront) -> None:
     decided(front, 1)
     async with stream(front.me, DECISIONS, 1) as events:
         (event,) = await events.events(1)
@@ -204,7 +204,9 @@ async def test_gap_is_said_when_retention_has_passed_the_reader_and_only_then(fr
         assert list(steps(await events.events(1))) == ["step 3"]
 
 
-async def test_a_task_from_its_beginning_has_a_gap_when_it_was_forgotten_and_no_task_after_it(front: Running) -> None:
+async def test_a_task_from_its_beginning_has_a_gap_when_it_was_forgotten_and_no_task_after_it(
+    front: RunningFront,
+) -> None:
     front.house.forget()
     await submitted(front, "t2")
     async with stream(front.me, "/v1/tasks/t2/events") as events:
@@ -252,13 +254,13 @@ def test_a_page_is_sent_in_parts() -> None:
     assert len(parts) > 10
 
 
-async def test_a_stream_ends_when_the_router_stops(front: Running) -> None:
+async def test_a_stream_ends_when_the_router_stops(front: RunningFront) -> None:
     async with stream(front.me, DECISIONS) as events:
         front.hub.close()
         assert await events.next() is None
 
 
-async def test_a_stream_ends_when_its_principal_is_revoked(front: Running) -> None:
+async def test_a_stream_ends_when_its_principal_is_revoked(front: RunningFront) -> None:
     async with (
         front.as_principal("watcher", "read") as watcher,
         stream(watcher, DECISIONS) as events,
@@ -269,7 +271,9 @@ async def test_a_stream_ends_when_its_principal_is_revoked(front: Running) -> No
 
 
 @pytest.mark.parametrize("path", [TASK, DECISIONS])
-async def test_a_stream_of_a_revoked_token_ends_though_a_new_one_has_the_same_name(front: Running, path: str) -> None:
+async def test_a_stream_of_a_revoked_token_ends_though_a_new_one_has_the_same_name(
+    front: RunningFront, path: str
+) -> None:
     new = {"name": "watcher", "kind": "person", "projects": ["*"], "roles": ["read"]}
     async with front.as_principal("watcher", "read") as watcher, stream(watcher, path) as events:
         assert (await front.me.delete("/v1/principals/watcher")).status_code == 200
@@ -280,7 +284,7 @@ async def test_a_stream_of_a_revoked_token_ends_though_a_new_one_has_the_same_na
 
 
 @pytest.mark.parametrize("path", [TASK, DECISIONS])
-async def test_only_readers_may_watch(front: Running, path: str) -> None:
+async def test_only_readers_may_watch(front: RunningFront, path: str) -> None:
     async with front.as_principal("airflow", "submit", "report", "ingest", "operate", "audit") as airflow:
         response = await airflow.get(path)
     assert (response.status_code, response.json()["code"]) == (403, "role")
@@ -290,14 +294,14 @@ async def test_only_readers_may_watch(front: Running, path: str) -> None:
 
 
 @pytest.mark.parametrize("last", ["x", "-1", "1.5", "9" * 30])
-async def test_an_id_that_is_none_is_refused(front: Running, last: str) -> None:
+async def test_an_id_that_is_none_is_refused(front: RunningFront, last: str) -> None:
     response = await front.me.get(TASK, headers={"Last-Event-ID": last})
     body: dict[str, Any] = response.json()
     assert (response.status_code, body["errors"][0]["field"]) == (422, "Last-Event-ID")
 
 
 async def test_a_stream_ends_even_while_memory_owes_it_an_answer(
-    front: Running, monkeypatch: pytest.MonkeyPatch
+    front: RunningFront, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owed = asyncio.Event()
 
@@ -314,7 +318,7 @@ async def test_a_stream_ends_even_while_memory_owes_it_an_answer(
         assert await events.next() is None
 
 
-async def test_a_stream_that_has_told_all_is_quiet(front: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_that_has_told_all_is_quiet(front: RunningFront, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = 0
 
     async def counted(subject: str, body: bytes, timeout_s: float) -> bytes:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from agents.router_house import NOW, PROJECT
-from ui.http_front import Running, made, running
+from ui.http_front import RunningFront, put_task, running
 
 from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES
 from counterpoint.proto.tasks import TaskCompleted, TaskRouted, TaskSubmitted
@@ -15,13 +15,13 @@ from counterpoint.router.api.application import HttpApi
 BODY = {"kind": "question", "description": "How long are orders kept?"}
 
 
-def completed(front: Running, task_id: str) -> None:
-    made(front, task_id, "completed", result="seven years")
+def completed(front: RunningFront, task_id: str) -> None:
+    put_task(front, task_id, "completed", result="seven years")
     end = {"task_id": task_id, "resolution": "answered", "result": "seven years", "cost_usd": "0", "tokens": 0}
     front.house.send(TaskCompleted.model_validate(end | {"duration_ms": 1, "findings": {}}))
 
 
-async def test_a_task_is_committed_when_202_is_answered(front: Running) -> None:
+async def test_a_task_is_committed_when_202_is_answered(front: RunningFront) -> None:
     response = await front.me.post("/v1/tasks", json=BODY | {"descripton": "misspelt"})
     assert response.status_code == 202
     task = response.json()
@@ -36,7 +36,7 @@ async def test_a_task_is_committed_when_202_is_answered(front: Running) -> None:
     assert looked.json() == task
 
 
-async def test_what_is_accepted_is_what_was_submitted(front: Running) -> None:
+async def test_what_is_accepted_is_what_was_submitted(front: RunningFront) -> None:
     body = BODY | {"systems": ["dns"], "target": {"paths": ["a.py"], "repo": "orders"}}
     body |= {
         "error_message": "no route",
@@ -52,14 +52,14 @@ async def test_what_is_accepted_is_what_was_submitted(front: Running) -> None:
 
 
 @pytest.mark.parametrize(("kind", "agent"), [("person", "human"), ("agent", "calling_llm"), ("system", "router")])
-async def test_who_submits_is_who_signs(front: Running, kind: str, agent: str) -> None:
+async def test_who_submits_is_who_signs(front: RunningFront, kind: str, agent: str) -> None:
     async with front.as_principal("somebody", "submit", kind=kind) as other:
         task = (await other.post("/v1/tasks", json=BODY)).json()
     assert front.house.line(task["task_id"])[0].agent == agent
     assert task["submitted_by"] == "somebody"
 
 
-async def test_the_same_idempotency_key_is_one_task_per_principal_and_another_body_is_409(front: Running) -> None:
+async def test_the_same_idempotency_key_is_one_task_per_principal_and_another_body_is_409(front: RunningFront) -> None:
     key = {"Idempotency-Key": "k-1"}
     first = await front.me.post("/v1/tasks", json=BODY, headers=key)
     again = await front.me.post("/v1/tasks", json=dict(reversed(BODY.items())), headers=key)
@@ -75,7 +75,7 @@ async def test_the_same_idempotency_key_is_one_task_per_principal_and_another_bo
     assert len(front.house.of_type(TaskRouted)) == 2
 
 
-async def test_a_key_is_remembered_of_a_task_that_was_known_by_its_id(front: Running) -> None:
+async def test_a_key_is_remembered_of_a_task_that_was_known_by_its_id(front: RunningFront) -> None:
     body, key = BODY | {"task_id": "t1"}, {"Idempotency-Key": "k-1"}
     await front.me.post("/v1/tasks", json=body)
     await front.me.post("/v1/tasks", json=body, headers=key)
@@ -83,7 +83,7 @@ async def test_a_key_is_remembered_of_a_task_that_was_known_by_its_id(front: Run
     assert other.status_code == 409
 
 
-async def test_the_same_task_id_is_one_task_and_other_content_is_409(front: Running) -> None:
+async def test_the_same_task_id_is_one_task_and_other_content_is_409(front: RunningFront) -> None:
     body = BODY | {"task_id": "t1"}
     for _ in range(2):
         response = await front.me.post("/v1/tasks", json=body)
@@ -93,14 +93,14 @@ async def test_the_same_task_id_is_one_task_and_other_content_is_409(front: Runn
     assert len(front.house.of_type(TaskRouted)) == 1
 
 
-async def test_of_many_that_submit_the_same_task_at_once_one_is_accepted(front: Running) -> None:
+async def test_of_many_that_submit_the_same_task_at_once_one_is_accepted(front: RunningFront) -> None:
     body = BODY | {"task_id": "t1"}
     replies = await asyncio.gather(*(front.me.post("/v1/tasks", json=body) for _ in range(10)))
     assert {reply.status_code for reply in replies} == {202}
     assert len(front.house.of_type(TaskRouted)) == 1
 
 
-async def test_a_submission_that_is_overtaken_finds_the_other(front: Running) -> None:
+async def test_a_submission_that_is_overtaken_finds_the_other(front: RunningFront) -> None:
     body = BODY | {"task_id": "t1"}
     await front.me.post("/v1/tasks", json=body)
     winner = front.house.records.pop((PROJECT, "submissions", "task:t1"))
@@ -115,7 +115,7 @@ async def test_a_submission_that_is_overtaken_finds_the_other(front: Running) ->
     [({}, "billing", 202), ({"project": "billing"}, "billing", 202), ({"project": "orders"}, "billing", 422)],
 )
 async def test_the_project_is_named_in_the_url_or_the_body(
-    front: Running, params: dict[str, str], named: str, status: int
+    front: RunningFront, params: dict[str, str], named: str, status: int
 ) -> None:
     front.me.params = front.me.params.remove("project")
     response = await front.me.post("/v1/tasks", json=BODY | {"project": named}, params=params)
@@ -125,7 +125,7 @@ async def test_the_project_is_named_in_the_url_or_the_body(
         assert [each["field"] for each in response.json()["errors"]] == ["project"]
 
 
-async def test_prefer_wait_answers_200_as_soon_as_the_task_has_ended(front: Running) -> None:
+async def test_prefer_wait_answers_200_as_soon_as_the_task_has_ended(front: RunningFront) -> None:
     waiting = asyncio.create_task(front.me.post("/v1/tasks", json=BODY, headers={"Prefer": "respond-async, wait=30"}))
     await front.house.looked_at.wait()
     completed(front, front.house.of_type(TaskRouted)[0].task_id)
@@ -135,12 +135,12 @@ async def test_prefer_wait_answers_200_as_soon_as_the_task_has_ended(front: Runn
     assert response.headers["preference-applied"] == "wait=30"
 
 
-async def test_a_wait_that_is_over_answers_202(front: Running) -> None:
+async def test_a_wait_that_is_over_answers_202(front: RunningFront) -> None:
     response = await front.me.post("/v1/tasks", json=BODY, headers={"Prefer": "wait=1"})
     assert (response.status_code, response.json()["state"]) == (202, "submitted")
 
 
-async def test_who_may_not_read_is_accepted_and_not_kept_waiting(front: Running) -> None:
+async def test_who_may_not_read_is_accepted_and_not_kept_waiting(front: RunningFront) -> None:
     async with front.as_principal("airflow", "submit", kind="system") as airflow:
         response = await airflow.post("/v1/tasks", json=BODY | {"task_id": "t1"}, headers={"Prefer": "wait=30"})
         again = await airflow.post("/v1/tasks", json=BODY | {"task_id": "t1"})
@@ -150,7 +150,7 @@ async def test_who_may_not_read_is_accepted_and_not_kept_waiting(front: Running)
     assert (looked.status_code, looked.json()["code"]) == (403, "role")
 
 
-async def test_an_accepted_task_is_202_even_when_memory_goes_away_after_it(front: Running) -> None:
+async def test_an_accepted_task_is_202_even_when_memory_goes_away_after_it(front: RunningFront) -> None:
     heard = front.house.heard
 
     def gone(subject: str, headers: dict[str, str]) -> None:
@@ -162,13 +162,13 @@ async def test_an_accepted_task_is_202_even_when_memory_goes_away_after_it(front
     assert (response.status_code, response.json()["state"]) == (202, "submitted")
 
 
-async def test_get_waits_until_the_task_waits_for_input(front: Running) -> None:
+async def test_get_waits_until_the_task_waits_for_input(front: RunningFront) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
     waiting = asyncio.create_task(front.me.get("/v1/tasks/t1", params={"wait": 30}))
     await front.house.looked_at.wait()
-    made(front, "t1", "working")
+    put_task(front, "t1", "working")
     front.house.send(front.house.of_type(TaskRouted)[0])
-    made(front, "t1", "input_required", waiting_for="documents")
+    put_task(front, "t1", "input_required", waiting_for="documents")
     front.house.send(front.house.of_type(TaskRouted)[0])
     response = await waiting
     assert (response.json()["state"], response.json()["waiting_for"]) == ("input_required", "documents")
@@ -180,20 +180,20 @@ async def test_a_wait_needs_no_live_message(listener: tuple[HttpApi, str]) -> No
         impatient.house.heard = lambda subject, headers: None
         waiting = asyncio.create_task(impatient.me.get("/v1/tasks/t1", params={"wait": 30}))
         await impatient.house.looked_at.wait()
-        made(impatient, "t1", "failed")
+        put_task(impatient, "t1", "failed")
         assert (await waiting).json()["state"] == "failed"
 
 
-async def test_the_record_shows_what_was_ignored_at_the_door(front: Running) -> None:
+async def test_the_record_shows_what_was_ignored_at_the_door(front: RunningFront) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1", "descripton": "x"})
-    made(front, "t1", "working")
+    put_task(front, "t1", "working")
     task = (await front.me.get("/v1/tasks/t1")).json()
     assert (task["state"], task["ignored"], task["version"]) == ("working", ["descripton"], 1)
 
 
-async def test_tasks_are_listed_by_state_in_pages(front: Running) -> None:
+async def test_tasks_are_listed_by_state_in_pages(front: RunningFront) -> None:
     for number in range(5):
-        made(front, f"t{number}", "working" if number else "completed")
+        put_task(front, f"t{number}", "working" if number else "completed")
     seen, cursor = [], None
     while True:
         params = {"state": "working", "limit": 3} | ({"cursor": cursor} if cursor else {})
@@ -207,9 +207,9 @@ async def test_tasks_are_listed_by_state_in_pages(front: Running) -> None:
     assert len(everything["items"]) == 5
 
 
-async def test_a_page_is_shorter_when_its_tasks_would_not_fit_into_one_reply(front: Running) -> None:
+async def test_a_page_is_shorter_when_its_tasks_would_not_fit_into_one_reply(front: RunningFront) -> None:
     for number in range(9):
-        made(front, f"t{number}", "working")
+        put_task(front, f"t{number}", "working")
     front.house.reply_limit = 2
     seen, cursor = [], None
     while not seen or cursor is not None:
@@ -219,16 +219,16 @@ async def test_a_page_is_shorter_when_its_tasks_would_not_fit_into_one_reply(fro
     assert seen == [f"t{number}" for number in reversed(range(9))]
 
 
-async def test_escalations_are_the_tasks_that_need_somebody(front: Running) -> None:
+async def test_escalations_are_the_tasks_that_need_somebody(front: RunningFront) -> None:
     escalation = {"to": "calling_llm", "code": "low_confidence"}
-    made(front, "t1", "input_required", waiting_for="documents", escalation=escalation)
-    made(front, "t2", "input_required", waiting_for="outcome")
-    made(front, "t3", "working")
+    put_task(front, "t1", "input_required", waiting_for="documents", escalation=escalation)
+    put_task(front, "t2", "input_required", waiting_for="outcome")
+    put_task(front, "t3", "working")
     listed = (await front.me.get("/v1/escalations")).json()
     assert [(task["task_id"], task["escalation"]["code"]) for task in listed["items"]] == [("t1", "low_confidence")]
 
 
-async def test_the_line_names_its_decisions_and_sources(front: Running) -> None:
+async def test_the_line_names_its_decisions_and_sources(front: RunningFront) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
     front.house.put("chunks", "c1", {"source": "docs/orders.md", "text": "seven years"})
     action = {"action_id": "a1", "task_id": "t1", "agent": "developer", "kind": "search", "reasoning": "looked"}
@@ -254,12 +254,12 @@ async def test_the_line_names_its_decisions_and_sources(front: Running) -> None:
         ("POST", "/cancel", {}),
     ],
 )
-async def test_a_task_that_is_not_there_is_404(front: Running, method: str, path: str, body: Any) -> None:
+async def test_a_task_that_is_not_there_is_404(front: RunningFront, method: str, path: str, body: Any) -> None:
     response = await front.me.request(method, f"/v1/tasks/nobody{path}", json=body)
     assert (response.status_code, response.json()["code"]) == (404, "unknown_task")
 
 
-async def test_a_task_of_another_project_is_404(front: Running) -> None:
+async def test_a_task_of_another_project_is_404(front: RunningFront) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
     response = await front.me.get("/v1/tasks/t1", params={"project": "billing"})
     assert (response.status_code, response.json()["code"]) == (404, "unknown_task")
@@ -268,7 +268,7 @@ async def test_a_task_of_another_project_is_404(front: Running) -> None:
     assert "--project" in problem
 
 
-async def test_a_body_over_256_kib_is_413_however_it_is_sent(front: Running) -> None:
+async def test_a_body_over_256_kib_is_413_however_it_is_sent(front: RunningFront) -> None:
     large = BODY | {"context": {"log": "x" * MESSAGE_LIMIT_BYTES}}
     assert (await front.me.post("/v1/tasks", json=large)).status_code == 413
 

@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import yaml
 from typer.testing import CliRunner
-from ui.cli_server import Played, playing
-from ui.http_front import Running
+from ui.cli_server import ScriptedApi, playing
+from ui.http_front import RunningFront
 
 from counterpoint.cli.address import Address
 from counterpoint.cli.api import ApiClient
@@ -102,18 +102,18 @@ def cluster() -> Iterator[ScriptedCluster]:
 
 
 @pytest.fixture
-def played() -> Iterator[Played]:
+def played() -> Iterator[ScriptedApi]:
     with playing() as server:
         yield server
 
 
-class Ended(Exception):
+class EnoughSeen(Exception):
     """The test has seen enough."""
 
 
 @contextmanager
 def watching(
-    cluster: ScriptedCluster, house: Played, wait: Callable[[float], None] | None = None
+    cluster: ScriptedCluster, house: ScriptedApi, wait: Callable[[float], None] | None = None
 ) -> Iterator[tuple[EventWatcher, list[dict[str, Any]]]]:
     """A watcher that ends at its third delay, and what it told."""
     told, waits = list[dict[str, Any]](), list[float]()
@@ -121,7 +121,7 @@ def watching(
     def enough(delay_s: float) -> None:
         waits.append(delay_s)
         if len(waits) == 3:
-            raise Ended
+            raise EnoughSeen
 
     watched = Cluster(ClusterAddress(cluster.url, None, None), None)
     with ApiClient(Address(house.url, "a-token")) as api:
@@ -136,7 +136,7 @@ def change(kind: str, item: Any, version: int) -> dict[str, Any]:
     return {"type": kind, "object": {**item, "metadata": {**item["metadata"], "resourceVersion": str(version)}}}
 
 
-def sent_ids(house: Played) -> list[str]:
+def sent_ids(house: ScriptedApi) -> list[str]:
     return [asked.body["id"] for asked in house.asked]
 
 
@@ -196,7 +196,7 @@ def test_what_is_no_event_is_none(strange: Any) -> None:
     assert occurrences(strange) == 1
 
 
-async def test_a_house_takes_a_report_once(front: Running) -> None:
+async def test_a_house_takes_a_report_once(front: RunningFront) -> None:
     sent = cloud_event(event(), cluster="prod", count=3)
     replies = [(await front.me.post(PATH, json=sent)).json() for _ in range(2)]
     assert [reply["arrived"][0]["effect"] for reply in replies] == ["submitted", "duplicate"]
@@ -207,7 +207,7 @@ async def test_a_house_takes_a_report_once(front: Running) -> None:
 # the watch
 
 
-def test_what_is_there_and_what_comes_is_reported_once(cluster: ScriptedCluster, played: Played) -> None:
+def test_what_is_there_and_what_comes_is_reported_once(cluster: ScriptedCluster, played: ScriptedApi) -> None:
     played.on(HOOK, ACCEPTED)
     cluster.listed = [event(f"e-{number}") for number in range(5)]
     bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "300"}}}
@@ -215,7 +215,7 @@ def test_what_is_there_and_what_comes_is_reported_once(cluster: ScriptedCluster,
         [change("MODIFIED", event("e-1", count=9), 101), change("ADDED", event("new"), 102), bookmark],
         [change("DELETED", event("gone"), 301)],
     ]
-    with watching(cluster, played) as (watcher, told), pytest.raises(Ended):
+    with watching(cluster, played) as (watcher, told), pytest.raises(EnoughSeen):
         watcher.follow()
     assert sent_ids(played) == ["e-0", "e-1", "e-2", "e-3", "e-4", "new"]
     assert [each["arrived"][0]["effect"] for each in told] == ["submitted"] * 6
@@ -225,18 +225,18 @@ def test_what_is_there_and_what_comes_is_reported_once(cluster: ScriptedCluster,
 
 
 @pytest.mark.parametrize("gone", [410, [{"type": "ERROR", "object": {"code": 410}}]])
-def test_a_version_that_is_too_old_begins_anew(cluster: ScriptedCluster, played: Played, gone: Any) -> None:
+def test_a_version_that_is_too_old_begins_anew(cluster: ScriptedCluster, played: ScriptedApi, gone: Any) -> None:
     played.on(HOOK, ACCEPTED)
     cluster.listed = [event("e-1")]
     cluster.watches = [gone]
-    with watching(cluster, played) as (watcher, _), pytest.raises(Ended):
+    with watching(cluster, played) as (watcher, _), pytest.raises(EnoughSeen):
         watcher.follow()
     lists = [query for _, query, _ in cluster.asked if not query.get("watch")]
     assert len(lists) == 2
     assert sent_ids(played) == ["e-1"]
 
 
-def test_a_house_that_is_away_gets_each_event_when_it_is_back(cluster: ScriptedCluster, played: Played) -> None:
+def test_a_house_that_is_away_gets_each_event_when_it_is_back(cluster: ScriptedCluster, played: ScriptedApi) -> None:
     away = (503, {"title": "away", "status": 503})
     played.on(HOOK, away, (429, {"title": "slow", "status": 429}), ACCEPTED)
     cluster.listed = [event("e-1"), event("e-2")]
@@ -247,7 +247,7 @@ def test_a_house_that_is_away_gets_each_event_when_it_is_back(cluster: ScriptedC
 
 
 def test_an_event_that_is_refused_stops_no_other_and_a_wrong_token_ends_it(
-    cluster: ScriptedCluster, played: Played
+    cluster: ScriptedCluster, played: ScriptedApi
 ) -> None:
     refused = (422, {"title": "title: is too long", "status": 422})
     played.on(HOOK, refused, ACCEPTED, (403, {"title": "role", "status": 403}))
@@ -258,15 +258,15 @@ def test_an_event_that_is_refused_stops_no_other_and_a_wrong_token_ends_it(
     assert told[1]["arrived"]
 
 
-def test_a_cluster_that_is_away_is_asked_again(cluster: ScriptedCluster, played: Played) -> None:
+def test_a_cluster_that_is_away_is_asked_again(cluster: ScriptedCluster, played: ScriptedApi) -> None:
     played.on(HOOK, ACCEPTED)
     cluster.listed, cluster.lists = [event("e-1")], [500, 502]
-    with watching(cluster, played) as (watcher, _), pytest.raises(Ended):
+    with watching(cluster, played) as (watcher, _), pytest.raises(EnoughSeen):
         watcher.follow()
     assert sent_ids(played) == ["e-1"]
 
 
-def test_a_service_account_without_the_right_is_named(cluster: ScriptedCluster, played: Played) -> None:
+def test_a_service_account_without_the_right_is_named(cluster: ScriptedCluster, played: ScriptedApi) -> None:
     cluster.lists = [403]
     with watching(cluster, played) as (watcher, _), pytest.raises(ClusterRefused, match="get, list and watch"):
         watcher.follow()
@@ -276,7 +276,7 @@ def test_a_service_account_without_the_right_is_named(cluster: ScriptedCluster, 
 
 
 def test_the_command_reports_what_is_there_with_the_token_of_now(
-    cluster: ScriptedCluster, played: Played, tmp_path: Path
+    cluster: ScriptedCluster, played: ScriptedApi, tmp_path: Path
 ) -> None:
     played.on(HOOK, ACCEPTED)
     cluster.listed = [event("e-1")]

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 from ui.cli_data import incident
-from ui.cli_server import Played
-from ui.http_front import PROJECT, Running, made
+from ui.cli_server import ScriptedApi
+from ui.http_front import PROJECT, RunningFront, put_task
 from ui.lesson_strategies import TEXTS
 
 from counterpoint.card.draft import DraftForm, IncidentRecords, draft
@@ -126,7 +126,7 @@ def test_texts_of_others_come_to_no_life(form: DraftForm, given_texts: list[str]
     assert [line for line in outside(text) if not GENERATED.fullmatch(line) or "//" in line] == []
 
 
-def test_the_command_writes_a_new_file(api: Played, tmp_path: Any) -> None:
+def test_the_command_writes_a_new_file(api: ScriptedApi, tmp_path: Any) -> None:
     drafts = [(200, {"task_id": "t1", "form": form, "markdown": f"# {form}\n"}) for form in ("postmortem", "runbook")]
     api.on("GET /v1/tasks/t1/draft", *drafts, drafts[0])
     words = ["lessons", "draft", "t1", "--project", "orders", *api.options()]
@@ -142,9 +142,9 @@ def test_the_command_writes_a_new_file(api: Played, tmp_path: Any) -> None:
     assert CliRunner().invoke(app, [*words, "--runbook", "--postmortem"]).exit_code == 2
 
 
-async def test_a_draft_is_made_of_a_task_that_ended_and_says_when_it_has_not(front: Running) -> None:
+async def test_a_draft_is_made_of_a_task_that_ended_and_says_when_it_has_not(front: RunningFront) -> None:
     for state in ("working", "completed"):
-        made(front, "t1", state, kind="troubleshoot", error_message="OSError: disk full")
+        put_task(front, "t1", state, kind="troubleshoot", error_message="OSError: disk full")
         await front.me.post("/v1/tasks", json={"kind": "troubleshoot", "description": "d", "task_id": "t1"})
         for number in range(3):
             body = attempt(number, "failed").model_copy(update={"task_id": "t1", "project": PROJECT})

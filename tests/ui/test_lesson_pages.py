@@ -63,7 +63,7 @@ def read(text: str) -> ParsedPage:
     return parsed
 
 
-def known(*attempts: dict[str, Any]) -> PastLesson:
+def lesson_of(*attempts: dict[str, Any]) -> PastLesson:
     """The one lesson in these attempts."""
     (lesson,) = known_lessons((), attempts).by_id.values()
     return lesson
@@ -86,11 +86,13 @@ def test_a_page_is_read_back_as_it_was_written(lesson: PastLesson) -> None:
 @settings(max_examples=30)
 @given(lessons())
 def test_export_import_export_gives_the_same_bytes_and_a_second_import_adds_nothing(lesson: PastLesson) -> None:
-    first = known(*stored(lesson))
+    first = lesson_of(*stored(lesson))
     text, name = page(first), file_name(first)
     statuses, sent = imported(text, None)
     assert set(statuses) == {"added"}
-    again = known(*stored(lesson.model_copy(update={"attempts": tuple(sent), "failure": read(text).lesson.failure})))
+    again = lesson_of(
+        *stored(lesson.model_copy(update={"attempts": tuple(sent), "failure": read(text).lesson.failure}))
+    )
     assert page(again).encode() == text.encode()
     assert file_name(again) == name
     assert imported(text, again) == (["unchanged"] * len(statuses), [])
@@ -149,7 +151,7 @@ def test_an_edited_attempt_is_a_new_one_that_names_nobody_else() -> None:
     assert own.id != "a2"
     (record,) = imported_attempts(LESSON.model_copy(update={"attempts": (own,)}), "p", IMPORTER, 2)
     assert (record.attempt.by, record.attempt.by_kind, record.attempt.override_by) == ("maria", "person", None)
-    both = known(*stored(LESSON), *stored(LESSON.model_copy(update={"attempts": (own,)})))
+    both = lesson_of(*stored(LESSON), *stored(LESSON.model_copy(update={"attempts": (own,)})))
     assert [(each.by, each.tried) for each in both.attempts][-1] == ("maria", "Deleted the old logs and rotated them")
     assert imported(text, both) == (["unchanged", "unchanged"], [])
     assert imported(page(both), both) == (["unchanged"] * 3, [])
@@ -181,7 +183,7 @@ def test_prose_about_cause_and_verification_is_a_new_attempt_at_the_fix() -> Non
     statuses, (own,) = imported(text, LESSON)
     assert statuses == ["unchanged", "edited"]
     assert (own.tried, own.cause, own.verification) == ("Deleted the old logs", cause, check)
-    both = known(*stored(LESSON), *stored(LESSON.model_copy(update={"attempts": (own,)})))
+    both = lesson_of(*stored(LESSON), *stored(LESSON.model_copy(update={"attempts": (own,)})))
     assert f"**Attempt 3**\n\n```text\n{cause}\n```" in page(both)
 
 
@@ -190,7 +192,7 @@ def test_an_edited_failure_is_kept_with_the_fix_and_shown_from_then_on() -> None
     statuses, (own,) = imported(text, LESSON)
     assert statuses == ["unchanged", "edited"]
     edited = read(text).lesson.model_copy(update={"attempts": (own,)})
-    both = known(*stored(LESSON), *stored(edited))
+    both = lesson_of(*stored(LESSON), *stored(edited))
     assert both.failure.description == "The nightly load failed"
     assert imported(text, both) == (["unchanged", "unchanged"], [])
 

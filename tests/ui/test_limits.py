@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from agents.router_house import NOW, PROJECT
 from typer.testing import CliRunner
-from ui.cli_server import Played
-from ui.http_front import Running
+from ui.cli_server import ScriptedApi
+from ui.http_front import RunningFront
 
 from counterpoint.cli.main import app
 from counterpoint.proto.limits import (
@@ -24,7 +24,7 @@ from counterpoint.proto.memory import CostLine, CostReport, Costs, OrganisationL
 URL = "/v1/limits"
 
 
-def used(front: Running, *lines: CostLine) -> list[Costs]:
+def used(front: RunningFront, *lines: CostLine) -> list[Costs]:
     """The calls of the period, as memory sums them up; the queries are kept."""
     asked: list[Costs] = []
 
@@ -37,7 +37,7 @@ def used(front: Running, *lines: CostLine) -> list[Costs]:
     return asked
 
 
-async def test_a_limit_is_set_changed_listed_and_removed(front: Running) -> None:
+async def test_a_limit_is_set_changed_listed_and_removed(front: RunningFront) -> None:
     used(front)
     first = (await front.me.put(URL, json={"usd": "20", "period": "month"})).json()
     assert (first["scope"], first["usd"], first["by"], first["project"]) == ("project", "20", "me", PROJECT)
@@ -54,7 +54,7 @@ async def test_a_limit_is_set_changed_listed_and_removed(front: Running) -> None
     assert [one["scope"] for one in (await front.me.get(URL)).json()["items"]] == ["task"]
 
 
-async def test_a_list_says_what_was_used_and_when_a_limit_is_reached(front: Running) -> None:
+async def test_a_list_says_what_was_used_and_when_a_limit_is_reached(front: RunningFront) -> None:
     since = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
     pace = (NOW - since) / timedelta(days=1)
     lines = [
@@ -90,7 +90,7 @@ async def test_a_list_says_what_was_used_and_when_a_limit_is_reached(front: Runn
     assert asked[0].until == since + timedelta(days=1)
 
 
-async def test_a_list_shows_what_approvals_lifted_since_the_limit_was_set(front: Running) -> None:
+async def test_a_list_shows_what_approvals_lifted_since_the_limit_was_set(front: RunningFront) -> None:
     used(front, CostLine(key="t-7", usd=Decimal(3)))
     set_at = (await front.me.put(URL, json={"scope": "task", "usd": "4", "soft_usd": "3", "period": "day"})).json()[
         "at"
@@ -110,7 +110,7 @@ def timestamp(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-async def test_many_limits_need_few_sums_and_a_named_one_is_found_beyond_them(front: Running) -> None:
+async def test_many_limits_need_few_sums_and_a_named_one_is_found_beyond_them(front: RunningFront) -> None:
     asked: list[Costs] = []
 
     def reported(query: Costs) -> CostReport:
@@ -129,7 +129,7 @@ async def test_many_limits_need_few_sums_and_a_named_one_is_found_beyond_them(fr
     assert sum(query.key is None for query in asked) == 2
 
 
-async def test_limits_are_set_by_operators_in_words_that_make_sense(front: Running) -> None:
+async def test_limits_are_set_by_operators_in_words_that_make_sense(front: RunningFront) -> None:
     async with front.as_principal("reader", "read", "report") as reader:
         assert (await reader.put(URL, json={"usd": "1"})).status_code == 403
         assert (await reader.get(URL)).status_code == 200
@@ -145,12 +145,12 @@ async def test_limits_are_set_by_operators_in_words_that_make_sense(front: Runni
         assert field in refused.text
 
 
-async def test_limits_are_set_by_persons_alone(front: Running) -> None:
+async def test_limits_are_set_by_persons_alone(front: RunningFront) -> None:
     async with front.as_principal("bot", "operate", "read", kind="agent") as bot:
         assert (await bot.put(URL, json={"usd": "100000"})).status_code == 403
 
 
-async def test_a_project_has_so_many_limits_at_most(front: Running) -> None:
+async def test_a_project_has_so_many_limits_at_most(front: RunningFront) -> None:
     for n in range(LIMITS_MAX):
         limit = {"project": PROJECT, "scope": "task", "name": f"t-{n}", "period": "total", "tokens": 1}
         front.house.put("limits", f"limit-{n}", limit | {"by": "me", "at": NOW.isoformat()})
@@ -158,7 +158,7 @@ async def test_a_project_has_so_many_limits_at_most(front: Running) -> None:
     assert (refused.status_code, "the maximum" in refused.text) == (422, True)
 
 
-async def test_limits_of_the_organisation_are_set_by_an_administrator_of_all_projects(front: Running) -> None:
+async def test_limits_of_the_organisation_are_set_by_an_administrator_of_all_projects(front: RunningFront) -> None:
     url = f"{URL}/organisation"
     body = {"name": "team", "projects": ["orders", "billing", "orders"], "usd": "50", "period": "month"}
     made = await front.me.put(url, json=body)
@@ -183,7 +183,7 @@ async def test_limits_of_the_organisation_are_set_by_an_administrator_of_all_pro
     assert (await front.me.delete(url, params={"name": "team", "period": "month"})).status_code == 404
 
 
-async def test_the_organisation_has_so_many_limits_at_most(front: Running) -> None:
+async def test_the_organisation_has_so_many_limits_at_most(front: RunningFront) -> None:
     for n in range(ORGANISATION_LIMITS_MAX):
         stored = {"scope": "organisation", "name": f"n{n}", "projects": ["a"], "tokens": 1, "by": "me"}
         front.house.put("organisation_limits", f"limit-{n}", stored | {"at": NOW.isoformat()})
@@ -191,7 +191,7 @@ async def test_the_organisation_has_so_many_limits_at_most(front: Running) -> No
     assert (refused.status_code, "the maximum" in refused.text) == (422, True)
 
 
-async def test_the_list_has_the_limits_of_the_organisation_as_far_as_the_caller_may_see(front: Running) -> None:
+async def test_the_list_has_the_limits_of_the_organisation_as_far_as_the_caller_may_see(front: RunningFront) -> None:
     used(front)
     limit = StoredOrganisationLimit(usd=Decimal(20), period="day", by="ana", at=NOW)
     since, until = bounds("day", NOW)
@@ -214,7 +214,7 @@ async def test_the_list_has_the_limits_of_the_organisation_as_far_as_the_caller_
     assert (shown["reached"], timestamp(shown["reached_at"])) == (True, NOW.timestamp())
 
 
-def run(api: Played, *words: str) -> tuple[int, str]:
+def run(api: ScriptedApi, *words: str) -> tuple[int, str]:
     done = CliRunner().invoke(app, ["limit", *words, *api.options()], env={"COLUMNS": "120"})
     return done.exit_code, " ".join(done.output.split())
 
@@ -229,7 +229,7 @@ STORED = {
 }
 
 
-def test_the_commands_send_what_was_named(api: Played) -> None:
+def test_the_commands_send_what_was_named(api: ScriptedApi) -> None:
     api.on(f"PUT {URL}", (200, STORED), (200, STORED | {"scope": "agent", "tokens": 5000}))
     api.on(f"DELETE {URL}", (200, STORED | {"scope": "task", "name": "t-1", "period": "total"}))
     assert run(api, "set", "project", "--usd", "20", "--per", "month", "--project", "orders") == (
@@ -259,12 +259,14 @@ def test_the_commands_send_what_was_named(api: Played) -> None:
         (("remove", "task", "--per", "week"), "a period is one of day, month, total, not week"),
     ],
 )
-def test_wrong_words_are_refused_before_anything_is_sent(api: Played, words: tuple[str, ...], problem: str) -> None:
+def test_wrong_words_are_refused_before_anything_is_sent(
+    api: ScriptedApi, words: tuple[str, ...], problem: str
+) -> None:
     code, shown = run(api, *words)
     assert (code, problem in shown, api.asked) == (2, True, [])
 
 
-def test_the_commands_on_limits_of_the_organisation(api: Played) -> None:
+def test_the_commands_on_limits_of_the_organisation(api: ScriptedApi) -> None:
     limit = {"scope": "organisation", "period": "month", "usd": "50", "by": "me", "at": "2026-03-02T03:00Z"}
     named = limit | {"name": "team", "projects": ["a", "b"]}
     api.on(f"PUT {URL}/organisation", (200, limit | {"projects": []}), (200, named))
@@ -287,7 +289,7 @@ def test_the_commands_on_limits_of_the_organisation(api: Played) -> None:
     assert "organisation (team) month 1.00 of 50 - - - -" in shown
 
 
-def test_the_list_shows_what_was_used(api: Played) -> None:
+def test_the_list_shows_what_was_used(api: ScriptedApi) -> None:
     items: list[dict[str, Any]] = [
         STORED | {"used_usd": "12.5", "used_tokens": 9000, "reached_at": "2026-03-20T10:00:00Z"},
         STORED

@@ -14,9 +14,9 @@ from fastmcp.client.elicitation import ElicitResult
 from mcp import MCPError
 from mcp.client.subscriptions import ResourceUpdated, listen
 from mcp_types import TextContent
-from ui.http_front import made
+from ui.http_front import put_task
 from ui.mcp_front import McpClient, McpFront, mcp_front
-from ui.test_approvals import pending
+from ui.test_approvals import put_approval
 
 from counterpoint.proto.approvals import ApprovalDecided
 from counterpoint.router.mcp import subscriptions
@@ -64,7 +64,7 @@ async def problem(client: McpClient, tool: str, **arguments: Any) -> tuple[str, 
 
 @MODES
 async def test_the_person_at_the_client_reads_the_text_and_decides(front: McpFront, mode: str) -> None:
-    approval = pending(front)  # type: ignore[arg-type]
+    approval = put_approval(front)  # type: ignore[arg-type]
     asked: list[str] = []
     answer = {"decision": "rejected", "reason": "too dear"}
     async with front.client(mode=mode, elicitation_handler=answering(answer, asked)) as client:
@@ -81,10 +81,10 @@ async def test_the_person_at_the_client_reads_the_text_and_decides(front: McpFro
 
 @MODES
 async def test_a_text_that_changed_under_the_question_is_not_approved(front: McpFront, mode: str) -> None:
-    pending(front)  # type: ignore[arg-type]
+    put_approval(front)  # type: ignore[arg-type]
 
     def changed() -> dict[str, str]:
-        pending(front, artifact="delete everything")  # type: ignore[arg-type]
+        put_approval(front, artifact="delete everything")  # type: ignore[arg-type]
         return {"decision": "approved", "reason": ""}
 
     async with front.client(mode=mode, elicitation_handler=answering(changed, [])) as client:
@@ -95,7 +95,7 @@ async def test_a_text_that_changed_under_the_question_is_not_approved(front: Mcp
 
 @MODES
 async def test_without_an_answer_nothing_is_decided(front: McpFront, mode: str) -> None:
-    approval = pending(front)  # type: ignore[arg-type]
+    approval = put_approval(front)  # type: ignore[arg-type]
     declined = answering(ElicitResult(action="decline"), [])
     async with front.client(mode=mode, elicitation_handler=declined) as client:
         assert await problem(client, "decide_approval", approval_id="a1") == (
@@ -112,7 +112,7 @@ async def test_without_an_answer_nothing_is_decided(front: McpFront, mode: str) 
 
 @MODES
 async def test_a_client_that_cannot_ask_gives_the_decision_itself(front: McpFront, mode: str) -> None:
-    approval = pending(front)  # type: ignore[arg-type]
+    approval = put_approval(front)  # type: ignore[arg-type]
     async with front.client(mode=mode) as client:
         code, text = await problem(client, "decide_approval", approval_id="a1")
         assert (code, approval.artifact_sha256 in text) == ("invalid", True)
@@ -122,7 +122,7 @@ async def test_a_client_that_cannot_ask_gives_the_decision_itself(front: McpFron
 
 @MODES
 async def test_an_agent_cannot_decide(front: McpFront, mode: str) -> None:
-    pending(front)  # type: ignore[arg-type]
+    put_approval(front)  # type: ignore[arg-type]
     asked: list[str] = []
     token = front.house.token_of("llm", "read", "override", kind="agent")
     answer = answering({"decision": "approved", "reason": ""}, asked)
@@ -158,7 +158,7 @@ async def test_a_changed_record_a_lineage_and_what_waits_are_told(
         front.house.put("plans", "p1", {"name": "y"})
         assert await anext(stream) == ResourceUpdated(uri=uris[0])
         escalation = {"to": "human", "code": "no_model", "needs": []}
-        made(front, "t1", "input_required", waiting_for="override", escalation=escalation)  # type: ignore[arg-type]
+        put_task(front, "t1", "input_required", waiting_for="override", escalation=escalation)  # type: ignore[arg-type]
         assert await anext(stream) == ResourceUpdated(uri=uris[1])
         around[0] = "after"
         assert await anext(stream) == ResourceUpdated(uri=uris[2])

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from agents.router_house import NOW, PROJECT
-from ui.http_front import made
+from ui.http_front import put_task
 from ui.mcp_front import McpFront, mcp_front
 from ui.mcp_messages import RawClient
-from ui.test_approvals import pending
+from ui.test_approvals import put_approval
 
 from counterpoint.proto.approvals import ApprovalDecided
 from counterpoint.proto.interventions import CancelTask, TaskOverridden
@@ -32,9 +32,9 @@ async def front(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[McpFront]:
         yield front
 
 
-def waiting(front: McpFront, **more: Any) -> None:
+def put_waiting_task(front: McpFront, **more: Any) -> None:
     """A task that waits for input."""
-    made(front, "t1", "input_required", **more)  # type: ignore[arg-type]
+    put_task(front, "t1", "input_required", **more)  # type: ignore[arg-type]
     submission = {
         "task_id": "t1", "project": PROJECT, "content_sha256": "x", "kind": "question", "description": "x",
         "submitted_by": "me", "submitted_by_kind": "person", "submitted_at": NOW.isoformat(),
@@ -48,7 +48,7 @@ def escalated(to: str) -> dict[str, Any]:
 
 
 async def test_a_person_gives_the_instruction_that_a_task_waits_for(front: McpFront) -> None:
-    waiting(front, **escalated("human"))
+    put_waiting_task(front, **escalated("human"))
     client = RawClient(front.url, front.house.token_of("me"))
     shown = await client.result("tasks/get", taskId=TASK)
     assert (shown["status"], shown["resultType"]) == ("input_required", "complete")
@@ -68,9 +68,9 @@ async def test_a_person_gives_the_instruction_that_a_task_waits_for(front: McpFr
 
 
 async def test_a_person_decides_on_the_text_that_the_task_has_shown(front: McpFront) -> None:
-    approval = pending(front)  # type: ignore[arg-type]
+    approval = put_approval(front)  # type: ignore[arg-type]
     fields = {"approval_id", "category", "artifact_sha256", "expires_at"}
-    waiting(front, waiting_for="approval", approval=approval.model_dump(mode="json", include=fields))
+    put_waiting_task(front, waiting_for="approval", approval=approval.model_dump(mode="json", include=fields))
     client = RawClient(front.url, front.house.token_of("me"))
     ((key, request),) = (await client.result("tasks/get", taskId=TASK))["inputRequests"].items()
     assert approval.artifact in request["params"]["message"]
@@ -85,7 +85,7 @@ async def test_a_person_decides_on_the_text_that_the_task_has_shown(front: McpFr
 
 @pytest.mark.parametrize("case", ["a client that cannot ask", "a principal that may not", "the calling agent"])
 async def test_what_nobody_at_the_client_can_answer_is_the_result(front: McpFront, case: str) -> None:
-    waiting(front, **escalated("calling_llm" if case == "the calling agent" else "human"))
+    put_waiting_task(front, **escalated("calling_llm" if case == "the calling agent" else "human"))
     roles = ("read",) if case == "a principal that may not" else ("read", "override")
     client = RawClient(front.url, front.house.token_of("llm", *roles, kind="agent"))
     if case == "a client that cannot ask":
@@ -97,9 +97,9 @@ async def test_what_nobody_at_the_client_can_answer_is_the_result(front: McpFron
 
 
 async def test_an_agent_is_not_asked_to_decide_an_approval(front: McpFront) -> None:
-    approval = pending(front)  # type: ignore[arg-type]
+    approval = put_approval(front)  # type: ignore[arg-type]
     fields = {"approval_id", "category", "artifact_sha256", "expires_at"}
-    waiting(front, waiting_for="approval", approval=approval.model_dump(mode="json", include=fields))
+    put_waiting_task(front, waiting_for="approval", approval=approval.model_dump(mode="json", include=fields))
     for roles, kind in ((("read", "approve"), "agent"), (("read",), "person")):
         client = RawClient(front.url, front.house.token_of(f"{kind}-1", *roles, kind=kind))
         shown = await client.result("tasks/get", taskId=TASK)
@@ -108,7 +108,7 @@ async def test_an_agent_is_not_asked_to_decide_an_approval(front: McpFront) -> N
 
 
 async def test_a_cancellation_is_asked_for_and_acknowledged(front: McpFront) -> None:
-    waiting(front, **escalated("human"))
+    put_waiting_task(front, **escalated("human"))
     client = RawClient(front.url, front.house.token_of("me"))
     assert (await client.result("tasks/cancel", taskId=TASK))["resultType"] == "complete"
     (sent,) = front.house.of_type(CancelTask)
@@ -118,7 +118,7 @@ async def test_a_cancellation_is_asked_for_and_acknowledged(front: McpFront) -> 
 
 
 async def test_a_request_that_does_not_fit_is_refused_by_name(front: McpFront) -> None:
-    waiting(front)
+    put_waiting_task(front)
     client = RawClient(front.url, front.house.token_of("me"))
     for method, more in METHODS:
         for task_id in (f"{PROJECT}:nothing", f"other:{TASK}", "t1"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from memory_service.record_bodies import rest
 from typer.testing import CliRunner
 from ui.cli_server import playing
-from ui.http_front import Running
+from ui.http_front import RunningFront
 
 from counterpoint.cli.main import app
 from counterpoint.client.sessions import TOKEN_CHARS, SessionDigest, session_digest
@@ -104,7 +104,7 @@ def test_a_digest_keeps_its_budget_and_counts_every_task(
         assert digest.text.endswith(f"and {digest.omitted} more")
 
 
-async def test_a_session_is_read_over_http(front: Running) -> None:
+async def test_a_session_is_read_over_http(front: RunningFront) -> None:
     front.house.put("sessions", "s-1", session(2).model_dump(mode="json"))
     front.house.put("tasks", "t-0", task(0, result="The brake had worn.").model_dump(mode="json", exclude_none=True))
     front.house.put(

@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
-from ui.http_front import Running, made
-from ui.test_approvals import pending
+from ui.http_front import RunningFront, put_task
+from ui.test_approvals import put_approval
 from ui.test_webhooks import SECRET, configured, push
 
 from counterpoint.proto.approvals import Approval, ApprovalDecided
@@ -25,7 +25,7 @@ SOURCE = f'[[source]]\nname = "chat"\nkind = "slack"\nsecret = "{SECRET}"\nusers
 
 
 @pytest.fixture
-def chat(front: Running, tmp_path: Path) -> Running:
+def chat(front: RunningFront, tmp_path: Path) -> RunningFront:
     """A front with a source of Slack: `U1` is a person, `U2` an agent."""
     configured(front, tmp_path, SOURCE)
     front.house.token_of("ann", "approve", "report", "read")
@@ -38,7 +38,7 @@ def buttons(task: Task, approval: Approval | None = None) -> list[dict[str, Any]
     return [button for block in shown if block["type"] == "actions" for button in block["elements"]]
 
 
-async def click(front: Running, button: dict[str, Any], user: str = "U1", **headers: str) -> httpx.Response:
+async def click(front: RunningFront, button: dict[str, Any], user: str = "U1", **headers: str) -> httpx.Response:
     """The request that Slack sends when a user clicks a button."""
     payload = {"type": "block_actions", "user": {"id": user}, "actions": [button]}
     content = urlencode({"payload": json.dumps(payload)}).encode()
@@ -48,13 +48,13 @@ async def click(front: Running, button: dict[str, Any], user: str = "U1", **head
     return await push(front, "chat", content, given)
 
 
-def task_of(front: Running, **fields: Any) -> Task:
-    made(front, "t1", "input_required", **{"kind": "troubleshoot", "title": "load", **fields})
+def task_of(front: RunningFront, **fields: Any) -> Task:
+    put_task(front, "t1", "input_required", **{"kind": "troubleshoot", "title": "load", **fields})
     return Task.model_validate(front.house.one("tasks", "t1").body)
 
 
-async def test_a_person_decides_an_approval_once(chat: Running) -> None:
-    approval = pending(chat)
+async def test_a_person_decides_an_approval_once(chat: RunningFront) -> None:
+    approval = put_approval(chat)
     approve, reject = buttons(task_of(chat, waiting_for="approval"), approval)
     assert (await click(chat, approve, "U2")).status_code == 403
     assert (await click(chat, approve, "U3")).json()["code"] == "principal"
@@ -65,20 +65,20 @@ async def test_a_person_decides_an_approval_once(chat: Running) -> None:
     assert (decided.approval_id, decided.decision, decided.by) == ("a1", "approved", "ann")
 
 
-async def test_another_text_than_the_one_shown_is_not_approved_and_a_long_one_not_here(chat: Running) -> None:
+async def test_another_text_than_the_one_shown_is_not_approved_and_a_long_one_not_here(chat: RunningFront) -> None:
     task = task_of(chat, waiting_for="approval")
-    approve, _ = buttons(task, pending(chat))
-    pending(chat, artifact="another text")
+    approve, _ = buttons(task, put_approval(chat))
+    put_approval(chat, artifact="another text")
     assert (await click(chat, approve)).status_code == 409
     assert not chat.house.of_type(ApprovalDecided)
-    assert buttons(task, pending(chat, artifact="x" * (TEXT_CHARS + 1))) == []
+    assert buttons(task, put_approval(chat, artifact="x" * (TEXT_CHARS + 1))) == []
     marked = "rm *a* && echo <b> ~c~ " + "&" * (TEXT_CHARS - 30)
-    shown = blocks(summary_of(task, {}, approval=pending(chat, artifact=marked)), buttons=True)
+    shown = blocks(summary_of(task, {}, approval=put_approval(chat, artifact=marked)), buttons=True)
     (exact,) = [block for block in shown if block["type"] == "rich_text"]
     assert exact["elements"][0]["elements"] == [{"type": "text", "text": marked}]
 
 
-async def test_an_outcome_is_reported_for_the_attempt_that_was_shown(chat: Running) -> None:
+async def test_an_outcome_is_reported_for_the_attempt_that_was_shown(chat: RunningFront) -> None:
     helped, failed = buttons(task_of(chat, waiting_for="outcome", proposal="Restart it", attempt=1))
     assert failed["action_id"] == "failed"
     assert (await push(chat, "chat", b"payload=x")).status_code == 401
@@ -89,9 +89,9 @@ async def test_an_outcome_is_reported_for_the_attempt_that_was_shown(chat: Runni
     assert (outcome.attempt, outcome.outcome, outcome.by, outcome.by_kind) == (1, "succeeded", "ann", "person")
 
 
-def unexplained(front: Running) -> Task:
+def unexplained(front: RunningFront) -> Task:
     needs = [{"kind": "outcome", "what": "what was changed", "how": "counterpoint outcome"}]
-    made(front, "t1", "completed", kind="troubleshoot", title="load", resolution="resolved", needs=needs)
+    put_task(front, "t1", "completed", kind="troubleshoot", title="load", resolution="resolved", needs=needs)
     return Task.model_validate(front.house.one("tasks", "t1").body)
 
 
@@ -100,7 +100,7 @@ def unexplained(front: Running) -> Task:
     [(" Opened port 53 ", "something_else", "Opened port 53"), (None, "nothing", "reported in Slack")],
 )
 async def test_what_was_changed_is_answered_in_the_message(
-    chat: Running, said: str | None, fixed_by: str, note: str
+    chat: RunningFront, said: str | None, fixed_by: str, note: str
 ) -> None:
     object.__setattr__(chat.app.state.resources, "has_receivers", True)
     await chat.me.post("/v1/tasks", json={"kind": "troubleshoot", "description": "d", "task_id": "t1"})
@@ -117,7 +117,7 @@ async def test_what_was_changed_is_answered_in_the_message(
     assert due.task_id == "t1"
 
 
-async def test_an_answer_without_words_or_of_another_block_is_refused(chat: Running) -> None:
+async def test_an_answer_without_words_or_of_another_block_is_refused(chat: RunningFront) -> None:
     (field,) = [block for block in blocks(summary_of(unexplained(chat), {}), buttons=True) if block["type"] == "input"]
     for change in (
         {"value": "  "},
@@ -130,8 +130,8 @@ async def test_an_answer_without_words_or_of_another_block_is_refused(chat: Runn
     assert not chat.house.of_type(TaskOutcomeReported)
 
 
-async def test_a_click_that_is_not_signed_or_late_or_not_ours_is_refused(chat: Running) -> None:
-    approve, _ = buttons(task_of(chat, waiting_for="approval"), pending(chat))
+async def test_a_click_that_is_not_signed_or_late_or_not_ours_is_refused(chat: RunningFront) -> None:
+    approve, _ = buttons(task_of(chat, waiting_for="approval"), put_approval(chat))
     now = int(utc_now().timestamp())
     assert (await click(chat, approve, signature="v0=00")).status_code == 401
     assert (await click(chat, approve, stamp=str(now - 301))).status_code == 401

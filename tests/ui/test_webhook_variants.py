@@ -13,7 +13,7 @@ from counterpoint.proto.errors import Denied
 from counterpoint.proto.messages import utc_now
 from counterpoint.proto.tasks import SubmitTask
 from counterpoint.router.webhooks.mapping import reports_of, submission_of
-from counterpoint.router.webhooks.reports import Ignored, Report
+from counterpoint.router.webhooks.reports import IgnoredEvent, Report
 from counterpoint.router.webhooks.signatures import verify
 from counterpoint.router.webhooks.sources import WebhookSource
 
@@ -22,7 +22,7 @@ def tasks_of(kind: str, body: Any, **headers: str) -> list[SubmitTask | str]:
     """The tasks of a body, in place of an ignored event its reason."""
     source = WebhookSource.model_validate({"name": kind, "kind": kind})
     found = reports_of(source, headers, json.loads(json.dumps(body)))
-    return [each.reason if isinstance(each, Ignored) else submission_of(source, each) for each in found]
+    return [each.reason if isinstance(each, IgnoredEvent) else submission_of(source, each) for each in found]
 
 
 def task_of(kind: str, body: Any, **headers: str) -> SubmitTask:

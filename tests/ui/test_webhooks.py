@@ -12,8 +12,8 @@ import httpx
 import pytest
 from agents.router_house import PROJECT
 from typer.testing import CliRunner
-from ui.cli_server import Played
-from ui.http_front import Running, made
+from ui.cli_server import ScriptedApi
+from ui.http_front import RunningFront, put_task
 
 from counterpoint.cli.main import app
 from counterpoint.proto.attempts import TaskOutcomeReported
@@ -50,7 +50,7 @@ def alerts(*rows: dict[str, Any]) -> dict[str, Any]:
     return {"version": "4", "alerts": list(rows)}
 
 
-def configured(front: Running, folder: Path, text: str) -> None:
+def configured(front: RunningFront, folder: Path, text: str) -> None:
     """Give the router a file of sources."""
     file = folder / "hooks.toml"
     file.write_text(text)
@@ -84,14 +84,14 @@ def now_stamp() -> str:
     return str(int(utc_now().timestamp()))
 
 
-async def push(front: Running, source: str, body: Any, headers: dict[str, str] | None = None) -> httpx.Response:
+async def push(front: RunningFront, source: str, body: Any, headers: dict[str, str] | None = None) -> httpx.Response:
     """A request without a token."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     async with httpx.AsyncClient(base_url=front.url, trust_env=False) as outside:
         return await outside.post(f"/hooks/{source}", content=content, headers=headers)
 
 
-async def test_an_alert_is_a_task_once_and_its_end_a_recovery(front: Running) -> None:
+async def test_an_alert_is_a_task_once_and_its_end_a_recovery(front: RunningFront) -> None:
     replies = [(await front.me.post("/hooks/alertmanager", json=alerts(ALERT))).json() for _ in range(2)]
     assert [reply["arrived"][0]["effect"] for reply in replies] == ["submitted", "duplicate"]
     (routed,) = front.house.of_type(TaskRouted)
@@ -104,14 +104,16 @@ async def test_an_alert_is_a_task_once_and_its_end_a_recovery(front: Running) ->
     assert (task.target.job.namespace, task.target.job.name) == ("prod", "load")
     assert routed.submitted_by == "me"
     ended = alerts(ALERT | {"status": "resolved"})
-    made(front, routed.task_id, "input_required", kind="troubleshoot", waiting_for="outcome", attempt=1, proposal="p")
+    put_task(
+        front, routed.task_id, "input_required", kind="troubleshoot", waiting_for="outcome", attempt=1, proposal="p"
+    )
     for effect in ("recovered", "duplicate"):
         assert (await front.me.post("/hooks/alertmanager", json=ended)).json()["arrived"][0]["effect"] == effect
     (outcome,) = front.house.of_type(TaskOutcomeReported)
     assert (outcome.task_id, outcome.evidence, outcome.fixed_by) == (routed.task_id, "observed", "nothing")
 
 
-async def test_a_report_joins_the_open_task_of_the_same_job_and_error(front: Running) -> None:
+async def test_a_report_joins_the_open_task_of_the_same_job_and_error(front: RunningFront) -> None:
     digest = signature(ALERT["annotations"]["description"]).digest  # type: ignore[index]
     job = {"namespace": "prod", "name": "load"}
     for task_id, state, target in (
@@ -119,7 +121,7 @@ async def test_a_report_joins_the_open_task_of_the_same_job_and_error(front: Run
         ("elsewhere", "working", {"job": {**job, "name": "other"}}),
         ("open", "working", {"job": job}),
     ):
-        made(front, task_id, state, error_signature=digest, target=target, kind="troubleshoot")
+        put_task(front, task_id, state, error_signature=digest, target=target, kind="troubleshoot")
     theirs = front.house.one("tasks", "open").body
     front.house.put("tasks", "theirs", {**theirs, "task_id": "theirs", "project": "billing"}, "billing")
     for effect in ("joined", "duplicate"):
@@ -162,7 +164,7 @@ MERGE = {
     ],
 )
 async def test_a_comment_or_pull_request_is_noted_once_on_the_open_task_of_its_issue(
-    front: Running, kind: str, name: str, body: dict[str, Any], said: str
+    front: RunningFront, kind: str, name: str, body: dict[str, Any], said: str
 ) -> None:
     headers = {f"x-{kind}-event": name}
     early = (await front.me.post(f"/hooks/{kind}", json=body, headers=headers)).json()
@@ -175,14 +177,14 @@ async def test_a_comment_or_pull_request_is_noted_once_on_the_open_task_of_its_i
         }  # fmt: skip
     reply = (await front.me.post(f"/hooks/{kind}", json=opened, headers={f"x-{kind}-event": "issues"})).json()
     task_id = reply["arrived"][0]["task_id"]
-    made(front, task_id, "working", kind="troubleshoot")
+    put_task(front, task_id, "working", kind="troubleshoot")
     line = len(front.house.line(task_id))
     for effect in ("joined", "duplicate"):
         reply = (await front.me.post(f"/hooks/{kind}", json=body, headers=headers)).json()
         assert reply["arrived"] == [{"task_id": task_id, "effect": effect, "project": PROJECT}]
     (noted,) = front.house.line(task_id)[line:]
     assert (noted.reasoning, noted.result) == (said, "joined")
-    made(front, task_id, "completed", kind="troubleshoot")
+    put_task(front, task_id, "completed", kind="troubleshoot")
     late = (await front.me.post(f"/hooks/{kind}", json=_again(body), headers=headers)).json()
     assert late["ignored"] == ["it is about no open task"]
 
@@ -200,7 +202,7 @@ def _again(body: dict[str, Any]) -> dict[str, Any]:
         {"pull_request": {"number": 8, "merged": True, "title": "see #7", "body": "prefix #7; fixes other/repo#7"}},
     ],
 )
-async def test_a_pull_request_that_closes_no_issue_is_ignored(front: Running, change: dict[str, Any]) -> None:
+async def test_a_pull_request_that_closes_no_issue_is_ignored(front: RunningFront, change: dict[str, Any]) -> None:
     headers = {"x-github-event": "pull_request"}
     reply = await front.me.post("/hooks/github", json={**PULL, **change}, headers=headers)
     assert (reply.status_code, reply.json()["arrived"], len(reply.json()["ignored"])) == (202, [], 1)
@@ -247,7 +249,7 @@ async def test_a_pull_request_that_closes_no_issue_is_ignored(front: Running, ch
     ],
 )  # fmt: skip
 async def test_each_sender_signs_the_raw_body_its_own_way(
-    front: Running, tmp_path: Path, kind: str, body: Any, headers: Any
+    front: RunningFront, tmp_path: Path, kind: str, body: Any, headers: Any
 ) -> None:
     configured(front, tmp_path, signed_source(kind))
     front.house.token_of("pusher", "submit", "report", kind="system")
@@ -265,7 +267,7 @@ async def test_each_sender_signs_the_raw_body_its_own_way(
     assert (await push(front, "ours", content, signed)).json()["arrived"][0]["effect"] == "duplicate"
 
 
-async def test_a_stale_timestamp_and_one_of_the_future_are_refused(front: Running, tmp_path: Path) -> None:
+async def test_a_stale_timestamp_and_one_of_the_future_are_refused(front: RunningFront, tmp_path: Path) -> None:
     configured(front, tmp_path, signed_source("cloudevents"))
     front.house.token_of("pusher", "submit", "report", kind="system")
     content = b"{}"
@@ -274,7 +276,7 @@ async def test_a_stale_timestamp_and_one_of_the_future_are_refused(front: Runnin
         assert (await push(front, "ours", content, standard(content, at))).status_code == status
 
 
-async def test_a_source_acts_with_the_rights_of_its_principal(front: Running, tmp_path: Path) -> None:
+async def test_a_source_acts_with_the_rights_of_its_principal(front: RunningFront, tmp_path: Path) -> None:
     configured(front, tmp_path, signed_source("github"))
     content = json.dumps(ISSUE).encode()
     headers = {"x-hub-signature-256": f"sha256={hexed(content)}", "x-github-event": "issues"}
@@ -291,7 +293,7 @@ async def test_a_source_acts_with_the_rights_of_its_principal(front: Running, tm
     assert ([each["effect"] for each in reply["arrived"]], len(reply["ignored"])) == (["submitted"], 1)
 
 
-async def test_bodies_that_are_none_are_refused_by_name(front: Running) -> None:
+async def test_bodies_that_are_none_are_refused_by_name(front: RunningFront) -> None:
     for content, status, code in (
         (b"x" * 10_000_000, 413, "too_large"),
         (b"{", 400, "malformed"),
@@ -306,7 +308,7 @@ async def test_bodies_that_are_none_are_refused_by_name(front: Running) -> None:
 
 @pytest.mark.parametrize("body", [None, 3, [], {}, {"alerts": 1}, {"alerts": [None]}, {"alerts": [{"labels": []}]}])
 @pytest.mark.parametrize("source", ["alertmanager", "grafana", "pagerduty", "github", "gitlab", "gitea", "cloudevents"])
-async def test_an_event_that_is_not_used_is_ignored_by_name(front: Running, source: str, body: Any) -> None:
+async def test_an_event_that_is_not_used_is_ignored_by_name(front: RunningFront, source: str, body: Any) -> None:
     reply = await front.me.post(f"/hooks/{source}", content=json.dumps(body))
     assert reply.status_code == 202
     assert reply.json()["arrived"] == []
@@ -327,7 +329,7 @@ map.resolved = "state == 'ok'"
 """
 
 
-async def test_the_json_of_an_unknown_sender_is_mapped_and_tried_first(front: Running, tmp_path: Path) -> None:
+async def test_the_json_of_an_unknown_sender_is_mapped_and_tried_first(front: RunningFront, tmp_path: Path) -> None:
     configured(front, tmp_path, MAPPED)
     body = {
         "problems": [
@@ -366,7 +368,7 @@ async def test_the_json_of_an_unknown_sender_is_mapped_and_tried_first(front: Ru
     ],
 )
 async def test_a_file_of_sources_that_is_wrong_is_refused_by_name(
-    front: Running, tmp_path: Path, text: str, named: str
+    front: RunningFront, tmp_path: Path, text: str, named: str
 ) -> None:
     configured(front, tmp_path, text)
     reply = (await front.me.post("/hooks/ours", json={})).text
@@ -377,7 +379,7 @@ async def test_a_file_of_sources_that_is_wrong_is_refused_by_name(
     assert named not in (await push(front, "ours", {})).text
 
 
-async def test_a_wrong_source_in_a_changed_file_is_refused_alone(front: Running, tmp_path: Path) -> None:
+async def test_a_wrong_source_in_a_changed_file_is_refused_alone(front: RunningFront, tmp_path: Path) -> None:
     configured(front, tmp_path, signed_source("github"))
     assert (await push(front, "ours", {})).status_code == 401
     wrong = '[[source]]\nname = "theirs"\nkind = "grafana"\ncolour = "red"\n'
@@ -391,7 +393,7 @@ async def test_a_wrong_source_in_a_changed_file_is_refused_alone(front: Running,
     assert (await front.me.post("/hooks/theirs", json={})).status_code == 404
 
 
-async def test_a_batch_of_cloud_events_is_each_of_its_events(front: Running) -> None:
+async def test_a_batch_of_cloud_events_is_each_of_its_events(front: RunningFront) -> None:
     def event(number: int, **fields: Any) -> dict[str, Any]:
         data = {"kind": "troubleshoot", "description": f"load {number} failed"}
         attributes = {"specversion": "1.0", "id": str(number), "source": "//loads.example.com"}
@@ -411,7 +413,7 @@ async def test_a_batch_of_cloud_events_is_each_of_its_events(front: Running) -> 
     assert (alone.status_code, "is not a list" in alone.text) == (422, True)
 
 
-async def test_a_file_of_sources_that_others_may_read_now_is_refused(front: Running, tmp_path: Path) -> None:
+async def test_a_file_of_sources_that_others_may_read_now_is_refused(front: RunningFront, tmp_path: Path) -> None:
     configured(front, tmp_path, signed_source("github"))
     assert (await push(front, "ours", {})).status_code == 401
     (tmp_path / "hooks.toml").chmod(0o644)
@@ -424,7 +426,7 @@ def blocks_of(page: str) -> list[str]:
     return [block for block in re.findall(r"```text\n(.*?)```", text, re.DOTALL) if block.startswith("[[")]
 
 
-async def test_the_files_in_the_docs_are_valid_and_the_example_is_mapped(front: Running, tmp_path: Path) -> None:
+async def test_the_files_in_the_docs_are_valid_and_the_example_is_mapped(front: RunningFront, tmp_path: Path) -> None:
     configured(front, tmp_path, "\n".join(blocks_of("webhooks.md")))
     body = (ROOT / "examples" / "webhooks" / "monitoring.json").read_text()
     trial = (await front.me.post("/hooks/monitoring", params={"trial": "true"}, content=body)).json()
@@ -436,7 +438,7 @@ async def test_the_files_in_the_docs_are_valid_and_the_example_is_mapped(front: 
     assert [each.kind for each in load_receivers(None, None, False, file)] == ["slack", "pagerduty", "slack"]
 
 
-def test_the_command_shows_what_a_body_would_do(api: Played, tmp_path: Path) -> None:
+def test_the_command_shows_what_a_body_would_do(api: ScriptedApi, tmp_path: Path) -> None:
     api.on(
         "POST /hooks/forge",
         (200, {"tasks": [{"description": "d"}], "joins": ["t1"], "ignored": ["the event push is not used"]}),

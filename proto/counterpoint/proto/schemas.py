@@ -43,12 +43,12 @@ def of(message_type: str) -> JsonSchemaValue:
     }
     if message_type in OPAQUE:
         return head
-    generator = _Sent if sender(message_type) == "other-systems" else _Emitted
+    generator = _InboundSchema if sender(message_type) == "other-systems" else _OutboundSchema
     described = model.model_json_schema(schema_generator=generator)
     return head | {key: described[key] for key in ("properties", "required", "$defs") if key in described}
 
 
-class _Sent(GenerateJsonSchema):
+class _InboundSchema(GenerateJsonSchema):
     """Schemas of messages that others send: sets of values are closed, times and amounts have patterns."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
@@ -62,7 +62,7 @@ class _Sent(GenerateJsonSchema):
         return {"anyOf": [_amount(schema), number]}
 
 
-class _Emitted(_Sent):
+class _OutboundSchema(_InboundSchema):
     """Schemas of messages that Counterpoint sends: absent values are omitted, sets of values are open."""
 
     def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:

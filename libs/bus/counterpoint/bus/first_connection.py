@@ -22,7 +22,7 @@ REFUSED = os.EX_CONFIG
 _RETRY_S = 1.0
 
 
-class Unanswered(Exception):
+class NoAnswer(Exception):
     """The server did not answer in time."""
 
 
@@ -41,7 +41,7 @@ async def first_connection(
     """Return what `connect` returns, repeated for at most `wait_s` while its error is one that `may_answer` later.
 
     A refusal is repeated for at most `refused_s`, in which a server may load other logins. Raises `RefusedByServer` or
-    `Unanswered` with the server, the reason and what to do, as `finding` says it. `errors` are those of a connection;
+    `NoAnswer` with the server, the reason and what to do, as `finding` says it. `errors` are those of a connection;
     any other is raised at once.
     """
     begun = time.monotonic()
@@ -53,7 +53,7 @@ async def first_connection(
             text = f"{found.detail}; {found.remedy}"
             answered = not may_answer(error)
             if time.monotonic() - begun >= (refused_s if answered else wait_s):
-                raise (RefusedByServer if answered else Unanswered)(text) from error
+                raise (RefusedByServer if answered else NoAnswer)(text) from error
             log.warning("server.waiting", check=found.check, detail=found.detail)
             await asyncio.sleep(_RETRY_S)
 
@@ -68,4 +68,4 @@ def refusal_in(error: BaseException | None) -> RefusedByServer | None:
 def end_job(reason: Exception) -> NoReturn:
     """End a job with the reason on standard error: exit code 1 if the server did not answer, else `REFUSED`."""
     print(reason, file=sys.stderr, flush=True)
-    sys.exit(1 if isinstance(reason, Unanswered) else REFUSED)
+    sys.exit(1 if isinstance(reason, NoAnswer) else REFUSED)

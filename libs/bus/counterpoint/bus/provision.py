@@ -24,7 +24,7 @@ from nats.js.api import (
 )
 from nats.js.errors import NotFoundError
 
-from counterpoint.bus.first_connection import RefusedByServer, Unanswered, end_job, first_connection
+from counterpoint.bus.first_connection import NoAnswer, RefusedByServer, end_job, first_connection
 from counterpoint.bus.login import UNREACHABLE, connect_once, may_answer_later, unreachable
 from counterpoint.bus.settings import ProvisionSettings
 from counterpoint.bus.streams import (
@@ -235,7 +235,7 @@ def _differs(wanted: object, found: object, name: str) -> bool:
 
 
 async def run(settings: ProvisionSettings) -> None:
-    """Wait for the server and provision it. Raises `RefusedByServer`, `Unanswered` and `Drift`."""
+    """Wait for the server and provision it. Raises `RefusedByServer`, `NoAnswer` and `Drift`."""
     client = await first_connection(
         lambda: connect_once(settings, settings.login()),
         UNREACHABLE,
@@ -250,7 +250,7 @@ def main() -> None:
     """Provision the server that the environment variables name."""
     try:
         asyncio.run(run(ProvisionSettings()))
-    except (RefusedByServer, Unanswered, Drift) as error:
+    except (RefusedByServer, NoAnswer, Drift) as error:
         end_job(error)
 
 

@@ -46,7 +46,7 @@ class Usage(Shape):
     replayed: bool = False
 
 
-class Generated(Shape):
+class Completion(Shape):
     """Completion of a model. `finish` is `stop`, or `length` if it was cut at the limit."""
 
     text: str
@@ -54,7 +54,7 @@ class Generated(Shape):
     usage: Usage
 
 
-class Embedded(Shape):
+class Embeddings(Shape):
     """One vector per text, in their order, as little-endian float32."""
 
     vectors: tuple[bytes, ...]
@@ -115,7 +115,7 @@ class Gateway:
         max_tokens: int = 1024,
         temperature: float = 0.0,
         as_json: bool = False,
-    ) -> Generated:
+    ) -> Completion:
         """Return the completion of `messages` (each `role` and `content`); `as_json` requests one JSON object.
 
         Raises `Permanent` (`no_model`, `unknown_outcome`, `not_kept`, `key_reused`, `invalid`, `refused`),
@@ -126,7 +126,7 @@ class Gateway:
 
     async def embed(
         self, holder: Holder, texts: Sequence[str], *, key: str, deadline_s: float, dimensions: int | None = None
-    ) -> Embedded:
+    ) -> Embeddings:
         """Return the vectors of `texts`; `dimensions` is their length, if the model supports it. Raises like
         `generate`."""
         if self.embedding_model is None:
@@ -136,7 +136,7 @@ class Gateway:
             body["dimensions"] = dimensions
         reply = await self._post(holder, "model", "/v1/embeddings", body, key, deadline_s)
         vectors = [row["embedding"] for row in sorted(reply["data"], key=lambda row: int(row["index"]))]
-        return Embedded(vectors=tuple(base64.b64decode(vector) for vector in vectors), usage=_usage(reply))
+        return Embeddings(vectors=tuple(base64.b64decode(vector) for vector in vectors), usage=_usage(reply))
 
     async def search_web(
         self, holder: Holder, query: str, *, key: str, deadline_s: float, count: int = 5
@@ -147,7 +147,7 @@ class Gateway:
         reply = await self._post(holder, "web", "/v1/search", {"query": query, "count": count}, key, deadline_s)
         return WebResults.model_validate(reply)
 
-    async def _complete(self, holder: Holder, prompt: Prompt, key: str, deadline_s: float) -> Generated:
+    async def _complete(self, holder: Holder, prompt: Prompt, key: str, deadline_s: float) -> Completion:
         if self.model is None:
             raise _not_configured(ErrorCode.NO_MODEL, "COUNTERPOINT_MODEL")
         body = {
@@ -157,7 +157,7 @@ class Gateway:
         }
         reply = await self._post(holder, "model", "/v1/chat/completions", body, key, deadline_s)
         choice = reply["choices"][0]
-        return Generated(
+        return Completion(
             text=choice["message"]["content"] or "", finish=choice["finish_reason"] or "stop", usage=_usage(reply)
         )
 

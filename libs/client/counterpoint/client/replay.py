@@ -1,8 +1,8 @@
 """Replay of deliveries: a handler runs again on the recorded answers, and nothing that it does has an effect.
 
-A service replays its own deliveries in a process that reads a `RecordedDelivery` a line and writes a `Replayed` a line.
-The process has no connection to the bus, to memory or to a model. For a replay with another model it asks the process
-that started it: a line with a `LiveRequest` is answered by a line with a `LiveReply`.
+A service replays its own deliveries in a process that reads a `RecordedDelivery` a line and writes a `ReplayedDelivery`
+a line. The process has no connection to the bus, to memory or to a model. For a replay with another model it asks the
+process that started it: a line with a `LiveRequest` is answered by a line with a `LiveReply`.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from counterpoint.client.gateway import Gateway, Generated, Holder, Prompt, Usage, WebResults
+from counterpoint.client.gateway import Completion, Gateway, Holder, Prompt, Usage, WebResults
 from counterpoint.client.memory import Memory
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import CounterpointError
@@ -73,7 +73,7 @@ class RecordedDelivery(Shape):
     live: bool = False
 
 
-class Replayed(Shape):
+class ReplayedDelivery(Shape):
     """The commits of a delivery that ran again.
 
     `stopped`: it does something that the record has no answer to. `missing`: the record lacks the reply of a call that
@@ -114,7 +114,7 @@ class ReplayLine(Shape):
     """A line that a replaying process writes: a request, or the result of a delivery."""
 
     asks: LiveRequest | None = None
-    result: Replayed | None = None
+    result: ReplayedDelivery | None = None
 
 
 Live = Callable[[LiveRequest], Awaitable[LiveReply]]
@@ -131,9 +131,9 @@ class RecordedGateway(Gateway):
         super().__init__("recorded", model=models[0] if models else None, searches_web=searches_web)
         self._calls = calls
 
-    async def _complete(self, holder: Holder, prompt: Prompt, key: str, deadline_s: float) -> Generated:
+    async def _complete(self, holder: Holder, prompt: Prompt, key: str, deadline_s: float) -> Completion:
         call, response = self._reply(key)
-        return Generated(
+        return Completion(
             text=response["text"], finish=response["finish"], usage=Usage(model=call.model, input_tokens=0)
         )
 
@@ -163,11 +163,11 @@ class LiveGateway(RecordedGateway):
         super().__init__(calls)
         self._live = live
 
-    async def _complete(self, holder: Holder, prompt: Prompt, key: str, deadline_s: float) -> Generated:
+    async def _complete(self, holder: Holder, prompt: Prompt, key: str, deadline_s: float) -> Completion:
         call = TextCall.model_validate({"key": key, **prompt.model_dump(), "deadline_s": min(deadline_s, CALL_S)})
         reply = await self._live(LiveRequest(call=call))
         model = self._calls[key].model if key in self._calls else str(self.model)
-        return Generated(text=reply.text, finish=reply.finish, usage=Usage(model=model, input_tokens=0))
+        return Completion(text=reply.text, finish=reply.finish, usage=Usage(model=model, input_tokens=0))
 
     def among(self, chosen: Callable[[str], bool]) -> "LiveGateway":
         """Return the gateway with the calls whose keys are chosen."""
@@ -232,14 +232,14 @@ class LiveAnswers(RecordedAnswers):
 
 async def replayed(
     delivery: RecordedDelivery, handlers_of: HandlersOf, policy: Mapping[str, Any], live: Live | None = None
-) -> Replayed:
+) -> ReplayedDelivery:
     """Run the handler of a delivery again, under a policy; a `live` one asks for its calls of a model."""
     asks = live if delivery.live else None
     gateway = LiveGateway(delivery.calls, asks) if asks else RecordedGateway(delivery.calls)
     try:
         handlers = handlers_of(policy, gateway)
     except (TypeError, ValueError) as error:
-        return Replayed(invalid=str(error))
+        return ReplayedDelivery(invalid=str(error))
     answers = LiveAnswers(delivery, asks) if asks else RecordedAnswers(delivery)
     origin = Origin(
         message_id=delivery.message_id, fence=delivery.fence, project=delivery.project, task_id=delivery.task_id
@@ -247,16 +247,16 @@ async def replayed(
     memory = Memory(answers, delivery.service, origin, delivery.now)
     handler, message_type = handlers.get(delivery.inbound.type), Message.register.get(delivery.inbound.type)
     if handler is None or message_type is None:
-        return Replayed(stopped=f"{delivery.service} does not handle {delivery.inbound.type}")
+        return ReplayedDelivery(stopped=f"{delivery.service} does not handle {delivery.inbound.type}")
     try:
         commit = await handler(message_type.model_validate(delivery.inbound.data), memory)
     except ReplyMissing as error:
-        return Replayed(commits=tuple(answers.commits), missing=f"{error}")
+        return ReplayedDelivery(commits=tuple(answers.commits), missing=f"{error}")
     except (CounterpointError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # With an item left out, a handler may fail on what it was never given.
-        return Replayed(commits=tuple(answers.commits), stopped=f"{error}" or type(error).__name__)
+        return ReplayedDelivery(commits=tuple(answers.commits), stopped=f"{error}" or type(error).__name__)
     last = () if memory.finished else (commit,)
-    return Replayed(commits=(*answers.commits, *last))
+    return ReplayedDelivery(commits=(*answers.commits, *last))
 
 
 def replay_lines(handlers_of: HandlersOf) -> None:

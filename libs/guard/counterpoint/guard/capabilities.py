@@ -148,9 +148,9 @@ class Keyring:
         self.newest_id = keys[0].id
         self.newest = pairs[self.newest_id]
         self._public_keys = {key.id: pairs[key.id].public_key for key in keys if key.accepted}
-        self._verified_tokens: LRUCache[str, _Verified] = LRUCache(cached)
+        self._verified_tokens: LRUCache[str, _VerifiedToken] = LRUCache(cached)
 
-    def verified(self, token: str) -> "_Verified":
+    def verified(self, token: str) -> "_VerifiedToken":
         """Return the verified token. Raises `Denied` `malformed` or `signature`."""
         verified = self._verified_tokens.get(token)
         if verified is None:
@@ -158,11 +158,11 @@ class Keyring:
             self.remember(token, verified)
         return verified
 
-    def remember(self, token: str, verified: "_Verified") -> None:
+    def remember(self, token: str, verified: "_VerifiedToken") -> None:
         """Cache a token as verified."""
         self._verified_tokens[token] = verified
 
-    def _verify(self, token: str) -> "_Verified":
+    def _verify(self, token: str) -> "_VerifiedToken":
         parsed = _parsed(token)
         root_key_id = parsed.root_key_id()
         public_key = None if root_key_id is None else self._public_keys.get(root_key_id)
@@ -184,11 +184,11 @@ class Keyring:
             raise Denied(ErrorCode.MALFORMED, "one grant, of this version") from error
         except (AuthorizationError, DataLogError) as error:
             raise _evaluation_error(error) from error
-        return _Verified(biscuit, grant, frozenset(biscuit.revocation_ids), attenuated=biscuit.block_count() > 1)
+        return _VerifiedToken(biscuit, grant, frozenset(biscuit.revocation_ids), attenuated=biscuit.block_count() > 1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Verified:
+class _VerifiedToken:
     biscuit: Biscuit
     grant: Grant
     revocation_ids: frozenset[str]
@@ -204,7 +204,7 @@ def mint(keyring: Keyring, grant: Grant) -> str:
     builder.set_root_key_id(keyring.newest_id)
     biscuit = builder.build(keyring.newest.private_key)
     token = biscuit.to_base64()
-    keyring.remember(token, _Verified(biscuit, grant, frozenset(biscuit.revocation_ids), attenuated=False))
+    keyring.remember(token, _VerifiedToken(biscuit, grant, frozenset(biscuit.revocation_ids), attenuated=False))
     return token
 
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from counterpoint.client import Gateway, Memory, decide, put, record, records, send
-from counterpoint.client.gateway import Generated
+from counterpoint.client.gateway import Completion
 from counterpoint.client.sessions import TOKEN_CHARS, SessionDigest, session_digest
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.errors import Denied, Permanent, Transient
@@ -96,7 +96,7 @@ def summary_prompt(source: str) -> list[dict[str, str]]:
     return [{"role": "system", "content": _INSTRUCTIONS.format(words=words)}, {"role": "user", "content": source}]
 
 
-def checked_summary(reply: Generated, source: str, rules: str) -> CompactedText:
+def checked_summary(reply: Completion, source: str, rules: str) -> CompactedText:
     """Return the supported lines of a model within the budget of tokens; the text of the rules if too few remain."""
     lines = [line.strip() for line in reply.text.encode(errors="replace").decode().replace("\0", "").splitlines()]
     lines = [line for line in lines if _WORD.search(line)]

@@ -23,7 +23,7 @@ class Heading:
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledBlock:
     """A label and the text of the block below it."""
 
     line: int
@@ -32,7 +32,7 @@ class Labelled:
 
 
 @dataclass(frozen=True)
-class Derived:
+class DerivedLine:
     """A line in italics, which is derived from the rest of the page."""
 
     line: int
@@ -47,7 +47,7 @@ class Prose:
     text: str
 
 
-Part = Heading | Labelled | Derived | Prose
+Part = Heading | LabelledBlock | DerivedLine | Prose
 
 
 def parts(lines: Sequence[str], offset: int) -> Iterator[Part]:
@@ -66,14 +66,14 @@ def parts(lines: Sequence[str], offset: int) -> Iterator[Part]:
             if label is None:
                 raise PageError(number, "block", "has no label: put a line such as **Note** before it")
             text, at = _block(lines, at, opened, offset)
-            yield Labelled(label[0], label[1], text)
+            yield LabelledBlock(label[0], label[1], text)
             label = None
         elif heading := _HEADING.match(line):
             yield Heading(number, len(heading[1]), heading[2].strip())
         elif labelled := _LABEL.match(line):
             label = (number, labelled[1].strip())
         elif _ITALICS.match(line):
-            yield Derived(number, line.strip())
+            yield DerivedLine(number, line.strip())
         elif line.strip() or prose:
             prose.append((number, line))
         at += 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from counterpoint.cli.lessons.body import Derived, Heading, Labelled, Part, Prose, parts
+from counterpoint.cli.lessons.body import DerivedLine, Heading, LabelledBlock, Part, Prose, parts
 from counterpoint.cli.lessons.digests import digest
 from counterpoint.cli.lessons.front_matter import FrontMatter, PageError, Path, field_name, read_front_matter
 from counterpoint.cli.lessons.page import (
@@ -140,9 +140,9 @@ def _texts(body: Iterable[Part]) -> _Texts:
                 section = title
             case Heading(line=line, text=title):
                 _begin_attempt(texts, section, line, title)
-            case Labelled():
+            case LabelledBlock():
                 _keep(texts, section, part)
-            case Derived():
+            case DerivedLine():
                 continue
             case Prose(line=line, text=text):
                 if section not in REVIEWED:
@@ -162,7 +162,7 @@ def _begin_attempt(texts: _Texts, section: str, line: int, title: str) -> None:
     texts.lines[("attempts",)] = texts.lines[("attempts", place - 1)] = line
 
 
-def _keep(texts: _Texts, section: str, part: Labelled) -> None:
+def _keep(texts: _Texts, section: str, part: LabelledBlock) -> None:
     """Keep the text of a block in the field of its label. Raises `PageError`."""
     place = len(texts.attempts) - 1
     if section == _HAPPENED and part.label in FAILURE_TEXTS:
@@ -182,7 +182,7 @@ def _keep(texts: _Texts, section: str, part: Labelled) -> None:
         raise PageError(part.line, part.label, f"is not a label of the section {section or 'before the first one'}")
 
 
-def _once(texts: _Texts, values: dict[str, Any], path: Path, part: Labelled) -> None:
+def _once(texts: _Texts, values: dict[str, Any], path: Path, part: LabelledBlock) -> None:
     if path in texts.lines:
         raise PageError(part.line, part.label, "is given twice")
     values[str(path[-1])] = part.text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from counterpoint.cli.errors import ApiError
 from counterpoint.cli.replay.compare import DecisionText, decisions
-from counterpoint.client.replay import LiveReply, LiveRequest, RecordedCall, Replayed
+from counterpoint.client.replay import LiveReply, LiveRequest, RecordedCall, ReplayedDelivery
 from counterpoint.proto.memory import Item, Outgoing, Ref, StepRecord
 from counterpoint.proto.messages import Shape, Usd
 from counterpoint.proto.replays import ReplayAnswers, TextReply, sandbox_project
@@ -186,7 +186,7 @@ class ModelReplay:
         steps: Iterable[StepRecord],
         calls: Mapping[str, RecordedCall],
         ledger: CallCosts,
-        result: Replayed,
+        result: ReplayedDelivery,
     ) -> None:
         """Note what a delivery came to, beside its recorded steps."""
         recorded = [message for step in steps for message in step.messages]

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from counterpoint.cli.errors import CommandError
-from counterpoint.client.replay import LiveReply, LiveRequest, RecordedDelivery, Replayed, ReplayLine
+from counterpoint.client.replay import LiveReply, LiveRequest, RecordedDelivery, ReplayedDelivery, ReplayLine
 
 MODULES: Mapping[str, str] = {
     "developer": "counterpoint.developer.replay",
@@ -34,7 +34,9 @@ class ReplayProcesses:
         for process in self._running.values():
             process.communicate()
 
-    def run(self, delivery: RecordedDelivery, live: Callable[[LiveRequest], LiveReply] | None = None) -> Replayed:
+    def run(
+        self, delivery: RecordedDelivery, live: Callable[[LiveRequest], LiveReply] | None = None
+    ) -> ReplayedDelivery:
         """Run a delivery again; `live` answers what it asks for. Raises `CommandError` if the service cannot."""
         process = self._running.get(delivery.service) or self._start(delivery.service)
         line = self._exchange(process, delivery)

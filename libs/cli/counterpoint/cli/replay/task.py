@@ -9,7 +9,7 @@ from counterpoint.cli.errors import CommandError
 from counterpoint.cli.replay.compare import DecisionText, Difference, decisions, first_difference
 from counterpoint.cli.replay.other_model import ModelReplay, ModelReport, ledger_costs
 from counterpoint.cli.replay.processes import MODULES, ReplayProcesses
-from counterpoint.client.replay import GivenAnswer, RecordedCall, RecordedDelivery, Replayed
+from counterpoint.client.replay import GivenAnswer, RecordedCall, RecordedDelivery, ReplayedDelivery
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.memory import Item, StepProblem, StepRecord
 from counterpoint.proto.messages import Shape, Time
@@ -212,7 +212,9 @@ def _verdict_on(problems: Iterable[StepProblem]) -> Verdict:
     return "broken" if "differs" in kinds else "erased" if "erased" in kinds else "not replayed"
 
 
-def _compared(steps: Sequence[FetchedStep], result: Replayed, context: tuple[ContextItem, ...]) -> list[StepReport]:
+def _compared(
+    steps: Sequence[FetchedStep], result: ReplayedDelivery, context: tuple[ContextItem, ...]
+) -> list[StepReport]:
     """Return the reports on steps that ran again, up to the first different one."""
     made = {commit.step: commit for commit in result.commits}
     reports: list[StepReport] = []

@@ -25,7 +25,7 @@ class PlannedStep(Shape):
     after: tuple[int, ...] = ()
 
 
-class Proposed(Shape):
+class ModelProposal(Shape):
     """A proposal in the words of a model, with the numbers of readings as citation marks: an act with its reasons, or a
     plan."""
 
@@ -49,7 +49,7 @@ class ModelTurn(Shape):
     would_tell: str = ""
     tool: str | None = None
     arguments: dict[str, str] = {}
-    proposal: Proposed | None = None
+    proposal: ModelProposal | None = None
     problem: str | None = None
 
     @property

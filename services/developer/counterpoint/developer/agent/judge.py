@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from counterpoint.developer.agent.form import Form, Statement
-from counterpoint.developer.agent.investigation import ProposalSection, Proposed
+from counterpoint.developer.agent.investigation import ModelProposal, ProposalSection
 from counterpoint.developer.agent.readings import Reading, may_support
 from counterpoint.developer.evidence.gather import Evidence
 from counterpoint.developer.rag.generate import draft_of_model
@@ -22,7 +22,7 @@ LINK_REMOVED = "(link removed)"
 
 
 def judged(
-    proposed: Proposed, readings: Sequence[Reading], form: Form, evidence: Evidence, model: str
+    proposed: ModelProposal, readings: Sequence[Reading], form: Form, evidence: Evidence, model: str
 ) -> tuple[tuple[ProposalSection, ...], tuple[str, ...]]:
     """Return the supported sections of a proposal, and the problem of each sentence that was left out."""
     sections: list[ProposalSection] = []
@@ -56,7 +56,7 @@ def without_links(text: str) -> str:
     return _LINK.sub(LINK_REMOVED, text)
 
 
-def _texts(proposed: Proposed, form: Form) -> Iterator[tuple[str, int | None, tuple[int, ...], str]]:
+def _texts(proposed: ModelProposal, form: Form) -> Iterator[tuple[str, int | None, tuple[int, ...], str]]:
     """Yield the texts of a proposal by part; those of steps one by one, with their numbers and those before them."""
     for part in form.parts:
         if part == "steps":

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from counterpoint.developer.agent.investigation import MAX_STEPS, ModelTurn, Proposed
+from counterpoint.developer.agent.investigation import MAX_STEPS, ModelProposal, ModelTurn
 from counterpoint.developer.agent.tools import TOOLS
 from counterpoint.developer.evidence.attempts import truncate
 from counterpoint.developer.language.storable import storable
@@ -21,7 +21,7 @@ class _Reply(Shape):
     would_tell: str = ""
     tool: str | None = None
     arguments: dict[str, str | int | float | bool | None] = {}
-    proposal: Proposed | None = None
+    proposal: ModelProposal | None = None
 
 
 def turn_of(text: str, finish: str) -> ModelTurn:
@@ -49,13 +49,13 @@ def turn_of(text: str, finish: str) -> ModelTurn:
     return turn.model_copy(update={"problem": problem}) if problem else turn
 
 
-def _bounded(proposed: Proposed) -> Proposed:
+def _bounded(proposed: ModelProposal) -> ModelProposal:
     """Return a proposal within the limits of its texts and steps."""
     texts = proposed.model_dump(exclude={"steps"})
     steps = tuple(
         each.model_copy(update={"does": truncate(each.does, _PART_CHARS)}) for each in proposed.steps[:MAX_STEPS]
     )
-    return Proposed(**{name: truncate(text, _PART_CHARS) for name, text in texts.items()}, steps=steps)
+    return ModelProposal(**{name: truncate(text, _PART_CHARS) for name, text in texts.items()}, steps=steps)
 
 
 def _problem(turn: ModelTurn) -> str | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from counterpoint.client import Gateway, Memory, act, decide, put, record, send
-from counterpoint.client.gateway import Generated
+from counterpoint.client.gateway import Completion
 from counterpoint.developer.agent import investigation as transitions
 from counterpoint.developer.agent.context import read_context
 from counterpoint.developer.agent.form import Form
@@ -154,7 +154,7 @@ class InvestigationRunner:
             return await self._commit_fault(run, "unavailable", f"memory does not keep its reply: {error.code}")
 
     async def _after_reply(
-        self, run: Investigation, reply: Generated, prompt_sha256: str, prompt_chars: int
+        self, run: Investigation, reply: Completion, prompt_sha256: str, prompt_chars: int
     ) -> tuple[Investigation, ModelTurn]:
         text = storable(reply.text)
         turn, chars = transitions.permitted(run, turn_of(text, reply.finish)), prompt_chars + len(text)

@@ -242,7 +242,7 @@ class _Leaves:
                 self.broken.append(f"leaf {index + 1} is missing")
         sha256 = hashlib.sha256
         nodes = [sha256(b"\x00" + leaf).digest() for leaf in self._hashes]
-        built = _Built(nodes)
+        built = _AuditTree(nodes)
         signed = min(max((each.size for each in known), default=0), len(nodes))
         self.broken += _tiles_broken(built, kept, signed)
         for size, root, where in sorted({(each.size, each.root, each.where) for each in known}):
@@ -253,7 +253,7 @@ class _Leaves:
         return built.root(len(nodes))
 
 
-def _tiles_broken(built: "_Built", kept: Mapping[TileId, bytes], signed: int) -> Iterator[str]:
+def _tiles_broken(built: "_AuditTree", kept: Mapping[TileId, bytes], signed: int) -> Iterator[str]:
     """Report stored tiles that differ from the tree, and missing ones before its last checkpoint."""
     for place, hashed in kept.items():
         tile = built.tile(place)
@@ -268,7 +268,7 @@ def _tiles_broken(built: "_Built", kept: Mapping[TileId, bytes], signed: int) ->
                 yield f"the tile at level {level}, number {number} is missing"
 
 
-class _Built:
+class _AuditTree:
     """The complete tree; roots of complete parts are computed once."""
 
     def __init__(self, nodes: Sequence[bytes]) -> None:

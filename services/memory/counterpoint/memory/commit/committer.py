@@ -65,7 +65,7 @@ _Key = tuple[str, str, str, str]
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _QueuedStep:
     step: CommitPlan
     done: asyncio.Future[CommitReply]
 
@@ -103,9 +103,9 @@ class Committer:
         self._mint = mint
         self._on_applied = on_applied
         self._queue_limit = queue_limit
-        self._queue: OrderedDict[str, deque[_Waiting]] = OrderedDict()
+        self._queue: OrderedDict[str, deque[_QueuedStep]] = OrderedDict()
         self._queued = 0
-        self._under_way: dict[_Key, _Waiting] = {}
+        self._under_way: dict[_Key, _QueuedStep] = {}
         self._applied: LRUCache[_Key, CommitReply] = LRUCache(_REMEMBERED)
         self._wake = asyncio.Event()
         self._stopped = False
@@ -130,7 +130,7 @@ class Committer:
                 return await asyncio.shield(same.done)
         if self._queued >= self._queue_limit:
             raise Transient("busy", retry_after_s=0.5)
-        waiting = _Waiting(step, asyncio.get_running_loop().create_future())
+        waiting = _QueuedStep(step, asyncio.get_running_loop().create_future())
         self._queue.setdefault(step.project, deque()).append(waiting)
         self._queued += 1
         self._wake.set()
@@ -139,7 +139,7 @@ class Committer:
             waiting.done.add_done_callback(lambda _: self._over(key, waiting))
         return await waiting.done
 
-    def _over(self, key: _Key, waiting: _Waiting) -> None:
+    def _over(self, key: _Key, waiting: _QueuedStep) -> None:
         if self._under_way.get(key) is waiting:
             del self._under_way[key]
         if waiting.done.cancelled():
@@ -184,10 +184,10 @@ class Committer:
                 self._fail(batch, Away(_STOPPING))
             await self._wake.wait()
 
-    def _next_batch(self) -> list[_Waiting]:
+    def _next_batch(self) -> list[_QueuedStep]:
         """Return waiting steps of one project, in order, up to the first with the task of an earlier one. The project
         is then last in the order of projects."""
-        batch: list[_Waiting] = []
+        batch: list[_QueuedStep] = []
         tasks: set[str] = set()
         if self._queue:
             project, queue = self._queue.popitem(last=False)
@@ -204,7 +204,7 @@ class Committer:
             self._wake.clear()
         return batch
 
-    async def _apply(self, connection: Any, group: Sequence[_Waiting]) -> None:
+    async def _apply(self, connection: Any, group: Sequence[_QueuedStep]) -> None:
         """Apply steps of one project by one statement, which is a transaction of its own."""
         if not group:
             return
@@ -234,7 +234,7 @@ class Committer:
             self.disk.database_full()
             raise
 
-    async def _resolve(self, waiting: _Waiting, found: StepFault) -> None:
+    async def _resolve(self, waiting: _QueuedStep, found: StepFault) -> None:
         """Reply to the one step at fault."""
         step = waiting.step
         if found.fault in (Fault.STEP_KNOWN, Fault.DUPLICATE):
@@ -250,7 +250,7 @@ class Committer:
         else:
             self._fail([waiting], _error(found))
 
-    def _answer(self, group: Sequence[_Waiting], rows: Sequence[Any], tokens: Mapping[str, str | None]) -> None:
+    def _answer(self, group: Sequence[_QueuedStep], rows: Sequence[Any], tokens: Mapping[str, str | None]) -> None:
         known = {str(row["message_id"]): (row["message_seq"], row["message_version"]) for row in rows}
         sent = [
             LoggedMessage(
@@ -271,7 +271,7 @@ class Committer:
             _settle(waiting, waiting.step.reply)
 
     @staticmethod
-    def _fail(batch: Sequence[_Waiting], error: CounterpointError) -> None:
+    def _fail(batch: Sequence[_QueuedStep], error: CounterpointError) -> None:
         for waiting in batch:
             if not waiting.done.done():
                 waiting.done.set_exception(error)
@@ -320,6 +320,6 @@ def _tasks(step: CommitPlan) -> set[str]:
     return {task for task in named if task} | {row.id for row in step.writes if row.store == "tasks"}
 
 
-def _settle(waiting: _Waiting, reply: CommitReply) -> None:
+def _settle(waiting: _QueuedStep, reply: CommitReply) -> None:
     if not waiting.done.done():
         waiting.done.set_result(reply)

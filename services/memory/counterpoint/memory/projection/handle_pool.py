@@ -22,7 +22,7 @@ H = TypeVar("H")
 _Key = tuple[str, bool]
 
 
-class _Broken(Exception):
+class _BrokenFolder(Exception):
     """The contents of a folder cannot be opened."""
 
 
@@ -108,11 +108,11 @@ class HandlePool(Generic[H]):
         try:
             try:
                 return _OpenHandle(await asyncio.to_thread(self._create, path), path)
-            except _Broken as broken:
+            except _BrokenFolder as broken:
                 log.warning("tier.broken", path=str(path), reason=str(broken)[:200])
                 await asyncio.to_thread(_move_aside, path)
                 return _OpenHandle(await asyncio.to_thread(self._create, path), path)
-        except (OSError, _Broken) as away:
+        except (OSError, _BrokenFolder) as away:
             raise Away(f"{self._root.name} of {key[0]} cannot be opened: {away}"[:300]) from away
 
     def _create(self, path: Path) -> H:
@@ -123,7 +123,7 @@ class HandlePool(Generic[H]):
             return self._opens(path)
         except Exception as broken:
             # Engines do not document what they raise for a damaged folder.
-            raise _Broken(str(broken)) from broken
+            raise _BrokenFolder(str(broken)) from broken
 
     def _lock_root(self) -> None:
         with self._locking:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from counterpoint.bus.first_connection import RefusedByServer, Unanswered, end_job
+from counterpoint.bus.first_connection import NoAnswer, RefusedByServer, end_job
 from counterpoint.bus.logs import configure
 from counterpoint.memory.record import functions
 from counterpoint.memory.record.installation import claim, refuse_other
@@ -31,7 +31,7 @@ _SQL = load_statements(__package__)
 async def migrate(owner_url: str, installation: str | None = None) -> list[str]:
     """Bring the schema up to date as its owner; return the names of the applied migrations.
 
-    Raises `RefusedByServer` or `Unanswered` without a connection, `Permanent` if the database belongs to another
+    Raises `RefusedByServer` or `NoAnswer` without a connection, `Permanent` if the database belongs to another
     `installation`, if a release was skipped that may not be, or if this one is too old for it; nothing is changed then.
     """
     connection = await connect_as_owner(owner_url)
@@ -89,7 +89,7 @@ def main() -> None:
     configure("migrate", settings.log_level)
     try:
         asyncio.run(migrate(settings.url, settings.installation))
-    except (Permanent, RefusedByServer, Unanswered) as error:
+    except (Permanent, RefusedByServer, NoAnswer) as error:
         end_job(error)
 
 

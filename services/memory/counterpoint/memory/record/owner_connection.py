@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from counterpoint.bus.first_connection import WAIT_S, Unanswered, first_connection
+from counterpoint.bus.first_connection import WAIT_S, NoAnswer, first_connection
 from counterpoint.memory.record.database import is_refusal
 from counterpoint.memory.record.preflight import UNREACHABLE, unreachable
 
@@ -29,7 +29,7 @@ _FILES = (ssl.SSLError, FileNotFoundError, PermissionError)
 
 
 async def connect_as_owner(url: str, wait_s: float = WAIT_S) -> "Connection":
-    """Connect, and wait for a server that does not answer yet or starts. Raises `RefusedByServer` and `Unanswered`."""
+    """Connect, and wait for a server that does not answer yet or starts. Raises `RefusedByServer` and `NoAnswer`."""
     return await first_connection(
         lambda: asyncpg.connect(url, timeout=_TIMEOUT_S),
         UNREACHABLE,
@@ -65,7 +65,7 @@ class LoginWatch:
 
 async def check_login(url: str, refused_s: float = _REPLACED_S) -> None:
     """Log in once. A server that does not answer is not waited for: the service does that. Raises `RefusedByServer`."""
-    with suppress(Unanswered):
+    with suppress(NoAnswer):
         connection = await first_connection(
             lambda: asyncpg.connect(url, timeout=_TIMEOUT_S),
             UNREACHABLE,

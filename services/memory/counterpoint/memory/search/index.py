@@ -10,7 +10,7 @@ import asyncio
 import asyncpg
 import structlog
 
-from counterpoint.bus.first_connection import RefusedByServer, Unanswered, end_job
+from counterpoint.bus.first_connection import NoAnswer, RefusedByServer, end_job
 from counterpoint.bus.logs import configure
 from counterpoint.memory.record.owner_connection import connect_as_owner
 from counterpoint.memory.record.owner_settings import OwnerSettings
@@ -79,7 +79,7 @@ def main() -> None:
     configure("index", settings.log_level)
     try:
         asyncio.run(index_projects(settings.url))
-    except (RefusedByServer, Unanswered) as error:
+    except (RefusedByServer, NoAnswer) as error:
         end_job(error)
 
 

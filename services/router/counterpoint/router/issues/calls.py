@@ -13,7 +13,7 @@ import httpcore
 
 from counterpoint.proto.messages import utc_now
 from counterpoint.router.issues.forge import ForgeError, ForgeNotFound, IssueMoved
-from counterpoint.router.notify.outbound import Answer, Call, Refused, exchange
+from counterpoint.router.notify.outbound import Answer, BlockedAddress, Call, exchange
 
 ANSWER_BYTES = 16 * 1024 * 1024
 PAGES_LIMIT = 100
@@ -124,7 +124,7 @@ class ForgeClient:
         call = Call(url, content, self._headers, method)
         try:
             answer = await exchange(call, self._private, self._timeout_s, ANSWER_BYTES)
-        except Refused as refused:
+        except BlockedAddress as refused:
             raise ForgeError(str(refused), final=True) from refused
         except TimeoutError as late:
             raise ForgeError(f"no answer within {self._timeout_s:g} s") from late

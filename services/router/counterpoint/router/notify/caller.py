@@ -14,7 +14,7 @@ from counterpoint.router.notify.bodies.mail import mail_of, send_mail
 from counterpoint.router.notify.bodies.slack import slack_call, slack_digest_call, slack_result
 from counterpoint.router.notify.bodies.teams import teams_call, teams_digest_call
 from counterpoint.router.notify.deliveries import RETRY_AFTER_LIMIT_S, Delivery
-from counterpoint.router.notify.outbound import Answer, Call, Refused, exchange
+from counterpoint.router.notify.outbound import Answer, BlockedAddress, Call, exchange
 from counterpoint.router.notify.receivers import Receiver
 
 _RETRIED = frozenset({408, 409, 425, 429})
@@ -58,7 +58,7 @@ class Caller:
                     return await self._datahub(receiver, delivery, now)
             call = request_of(receiver, delivery_id, delivery, now)
             return outcome_of(receiver, await exchange(call, receiver.private, self.timeout_s))
-        except Refused as refused:
+        except BlockedAddress as refused:
             return ReceiverReply(str(refused), final=True)
         except TimeoutError:
             return ReceiverReply(f"no answer within {self.timeout_s:g} s")

@@ -33,7 +33,7 @@ _tls_context = functools.cache(httpcore.default_ssl_context)
 """The certificates take 30 ms of the processor to load."""
 
 
-class Refused(Exception):
+class BlockedAddress(Exception):
     """The address is not one that may be called."""
 
 
@@ -96,14 +96,14 @@ def _ipv4_in(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
 
 
 async def checked_address(host: str, port: int, private: bool) -> str:
-    """Resolve a host and return the address to connect to. Raises `Refused` if any of its addresses is illegal."""
+    """Resolve a host and return the address to connect to. Raises `BlockedAddress` if one of them is barred."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise httpcore.ConnectError("the host name could not be resolved") from error
     addresses = [str(row[4][0]) for row in found]
     if not addresses or not all(may_connect(address, private) for address in addresses):
-        raise Refused("the host has a private or link-local address")
+        raise BlockedAddress("the host has a private or link-local address")
     return addresses[0]
 
 
@@ -122,7 +122,7 @@ class _PinnedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Resolve, check and connect. Raises `Refused`."""
+        """Resolve, check and connect. Raises `BlockedAddress`."""
         address = await checked_address(host, port, self._private)
         return await self._backend.connect_tcp(address, port, timeout, local_address, socket_options)
 
@@ -130,7 +130,7 @@ class _PinnedBackend(httpcore.AsyncNetworkBackend):
         self, path: str, timeout: float | None = None, socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None
     ) -> httpcore.AsyncNetworkStream:
         """Refuse: receivers have addresses."""
-        raise Refused("the address is a file")
+        raise BlockedAddress("the address is a file")
 
     async def sleep(self, seconds: float) -> None:
         """Wait, for the pool's own retries."""
@@ -140,7 +140,7 @@ class _PinnedBackend(httpcore.AsyncNetworkBackend):
 async def exchange(call: Call, private: bool, timeout_s: float, limit_bytes: int = ANSWER_BYTES) -> Answer:
     """Send a request within `timeout_s`, on a connection of its own, and return the response up to `limit_bytes`.
 
-    Raises `Refused`, `TimeoutError`, and the network errors of httpcore.
+    Raises `BlockedAddress`, `TimeoutError`, and the network errors of httpcore.
     """
     headers = {"User-Agent": "counterpoint", "Accept-Encoding": "identity", **call.headers}
     content = bytearray()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from counterpoint.router.webhooks.reports import Event, Ignored, Report, path, text_of
+from counterpoint.router.webhooks.reports import Event, IgnoredEvent, Report, path, text_of
 
 _PRIORITY = {
     "critical": "urgent",
@@ -20,18 +20,18 @@ def alerts_of(body: Any) -> list[tuple[Any, Event]]:
     """Return the alerts of a body of Alertmanager or Grafana, each with what it says."""
     rows = path(body, "alerts")
     if not isinstance(rows, list):
-        return [(body, Ignored("the body has no list of alerts"))]
+        return [(body, IgnoredEvent("the body has no list of alerts"))]
     return [(row, _alert(row)) for row in rows]
 
 
-def pagerduty_event(body: Any) -> Report | Ignored:
+def pagerduty_event(body: Any) -> Report | IgnoredEvent:
     """Return what an event of PagerDuty says."""
     event, kind = path(body, "event"), path(body, "event", "event_type")
     incident = text_of(path(event, "data", "id"), 200)
     if (name := text_of(kind, 100)) is None:
-        return Ignored("the body has no event with an event_type")
+        return IgnoredEvent("the body has no event with an event_type")
     if kind not in ("incident.triggered", "incident.resolved") or incident is None:
-        return Ignored(f"the event {name} is not used")
+        return IgnoredEvent(f"the event {name} is not used")
     if kind == "incident.resolved":
         return Report(incident, resolved=True)
     title = text_of(path(event, "data", "title"), 300) or "an incident of PagerDuty"
@@ -48,11 +48,11 @@ def pagerduty_event(body: Any) -> Report | Ignored:
     return Report(incident, fields)
 
 
-def _alert(row: Any) -> Report | Ignored:
+def _alert(row: Any) -> Report | IgnoredEvent:
     labels, notes = path(row, "labels"), path(row, "annotations")
     print_, began = text_of(path(row, "fingerprint"), 200), text_of(path(row, "startsAt"), 200)
     if print_ is None or began is None:
-        return Ignored("an alert has no fingerprint or startsAt")
+        return IgnoredEvent("an alert has no fingerprint or startsAt")
     key = f"{print_}/{began}"
     if path(row, "status") == "resolved":
         return Report(key, resolved=True)

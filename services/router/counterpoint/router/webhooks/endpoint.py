@@ -15,7 +15,7 @@ from counterpoint.router.webhooks.callers import context_of, principal_of_source
 from counterpoint.router.webhooks.chat import answer_chat
 from counterpoint.router.webhooks.issue_events import FORGES, issue_event
 from counterpoint.router.webhooks.mapping import reports_of, submission_of
-from counterpoint.router.webhooks.reports import Event, Ignored, IssueNote, Report
+from counterpoint.router.webhooks.reports import Event, IgnoredEvent, IssueNote, Report
 from counterpoint.router.webhooks.signatures import delivery_id, verify
 from counterpoint.router.webhooks.sources import WebhookSource, WebhookSources, unknown_source
 
@@ -104,7 +104,7 @@ async def _arrive_all(
     """Commit the reports of a request. One of several that is refused is ignored by name; a single one is an error."""
     arrived, ignored = list[Arrived](), list[str]()
     for each in found:
-        if isinstance(each, Ignored):
+        if isinstance(each, IgnoredEvent):
             ignored.append(each.reason)
             continue
         try:
@@ -142,6 +142,6 @@ async def _try(context: RequestContext, source: WebhookSource, found: list[Event
         tasks=tuple(tasks),
         joins=tuple(joins),
         resolved=tuple(each.key for each in found if isinstance(each, Report) and each.resolved),
-        ignored=tuple(each.reason for each in found if isinstance(each, Ignored)),
+        ignored=tuple(each.reason for each in found if isinstance(each, IgnoredEvent)),
         notes=tuple(each.text for each in found if isinstance(each, IssueNote)),
     )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from counterpoint.router.issues.marks import marked_issue
-from counterpoint.router.webhooks.reports import Event, Ignored, IssueNote, Report, issue_key, path, text_of
+from counterpoint.router.webhooks.reports import Event, IgnoredEvent, IssueNote, Report, issue_key, path, text_of
 
 _FAILED = frozenset({"failure", "timed_out", "startup_failure", "failed"})
 
@@ -42,8 +42,8 @@ def github_event(headers: Mapping[str, str], body: Any) -> Event:
         texts = path(pull, "title"), path(pull, "body")
         return _pull_request(repo, path(pull, "number"), texts, path(pull, "html_url"), what)
     if not name:
-        return Ignored("the request names no event; a forge names it in the header X-GitHub-Event")
-    return Ignored(f"the event {text_of(name, 60)} {text_of(action, 60) or ''} is not used".replace("  ", " "))
+        return IgnoredEvent("the request names no event; a forge names it in the header X-GitHub-Event")
+    return IgnoredEvent(f"the event {text_of(name, 60)} {text_of(action, 60) or ''} is not used".replace("  ", " "))
 
 
 def gitlab_event(headers: Mapping[str, str], body: Any) -> Event:
@@ -65,21 +65,21 @@ def gitlab_event(headers: Mapping[str, str], body: Any) -> Event:
         texts = path(item, "title"), path(item, "description")
         return _pull_request(repo, path(item, "iid"), texts, path(item, "url"), what)
     if (event := text_of(kind, 60)) is None:
-        return Ignored("the body names no event: it has no object_kind")
-    return Ignored(f"the event {event} is not used")
+        return IgnoredEvent("the body names no event: it has no object_kind")
+    return IgnoredEvent(f"the event {event} is not used")
 
 
 _EVENT_HEADERS = ("x-github-event", "x-forgejo-event", "x-gitea-event")
 _GITLAB_PULLS = {"open": "opened", "reopen": "opened", "merge": "merged"}
 
 
-def _issue(repo: Any, issue: Any, url: str, text: str) -> Report | Ignored:
+def _issue(repo: Any, issue: Any, url: str, text: str) -> Report | IgnoredEvent:
     number = path(issue, "number") or path(issue, "iid")
     title, said = text_of(path(issue, "title"), 300), path(issue, text)
     if isinstance(said, str) and marked_issue(said):
-        return Ignored("the issue is one that Counterpoint has opened")
+        return IgnoredEvent("the issue is one that Counterpoint has opened")
     if not isinstance(number, int) or title is None:
-        return Ignored("the issue has no number or title")
+        return IgnoredEvent("the issue has no number or title")
     fields: dict[str, Any] = {
         "kind": "troubleshoot",
         "title": title,
@@ -97,23 +97,23 @@ def _github_pull(body: Any) -> str | None:
     return "opened" if path(body, "action") in ("opened", "reopened") else None
 
 
-def _comment(repo: Any, number: Any, comment: Any, author: Any, url: Any) -> IssueNote | Ignored:
+def _comment(repo: Any, number: Any, comment: Any, author: Any, url: Any) -> IssueNote | IgnoredEvent:
     repository = text_of(repo, 2000)
     if repository is None or not _is_number(number) or not _is_number(comment):
-        return Ignored("the comment has no repository, issue or id")
+        return IgnoredEvent("the comment has no repository, issue or id")
     text = f"comment on issue {number} by {text_of(author, 100) or 'somebody'}: {text_of(url, 500) or comment}"
     return IssueNote(f"{repository}/comments/{comment}", text, repository, (number,))
 
 
-def _pull_request(repo: Any, number: Any, texts: tuple[Any, Any], url: Any, what: str) -> IssueNote | Ignored:
+def _pull_request(repo: Any, number: Any, texts: tuple[Any, Any], url: Any, what: str) -> IssueNote | IgnoredEvent:
     """Return the note of a pull request; `texts` are its title and description, whose words name what it closes."""
     repository = text_of(repo, 2000)
     if repository is None or not _is_number(number):
-        return Ignored("the pull request has no repository or number")
+        return IgnoredEvent("the pull request has no repository or number")
     found = _CLOSES.findall("\n".join(text_of(each) or "" for each in texts))
     numbers = tuple(dict.fromkeys(map(int, found)))[:_NOTED_ISSUES]
     if not numbers:
-        return Ignored(f"the pull request {number} says of no issue that it closes it")
+        return IgnoredEvent(f"the pull request {number} says of no issue that it closes it")
     text = f"pull request {number} {what}, closes {', '.join(f'#{each}' for each in numbers)}: {text_of(url, 500)}"
     return IssueNote(f"{repository}/pulls/{number}/{what}", text, repository, numbers)
 
@@ -122,10 +122,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def _run(repo: Any, run: Any, name: Any, url: Any, detail: str | None) -> Report | Ignored:
+def _run(repo: Any, run: Any, name: Any, url: Any, detail: str | None) -> Report | IgnoredEvent:
     shown = text_of(name, 200)
     if not isinstance(run, int) or shown is None:
-        return Ignored("the run has no id or name")
+        return IgnoredEvent("the run has no id or name")
     title = f"{shown} failed"
     fields: dict[str, Any] = {
         "kind": "troubleshoot",

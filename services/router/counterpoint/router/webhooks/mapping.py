@@ -9,7 +9,7 @@ from counterpoint.router.api.body import validate
 from counterpoint.router.intake.submissions import body_sha256
 from counterpoint.router.webhooks.alerts import alerts_of, pagerduty_event
 from counterpoint.router.webhooks.forges import github_event, gitlab_event
-from counterpoint.router.webhooks.reports import REPORTS_LIMIT, Event, Ignored, Report, task_id_of, text_of
+from counterpoint.router.webhooks.reports import REPORTS_LIMIT, Event, IgnoredEvent, Report, task_id_of, text_of
 from counterpoint.router.webhooks.sources import WebhookSource
 
 BATCH_TYPE = "application/cloudevents-batch+json"
@@ -22,7 +22,9 @@ def reports_of(source: WebhookSource, headers: Mapping[str, str], body: Any) -> 
     rows = _rows(source, headers, body)
     found: list[Event] = [_mapped(source, row, said) for row, said in rows[:REPORTS_LIMIT]]
     if len(rows) > REPORTS_LIMIT:
-        found.append(Ignored(f"{len(rows) - REPORTS_LIMIT} events, because one request has at most {REPORTS_LIMIT}"))
+        found.append(
+            IgnoredEvent(f"{len(rows) - REPORTS_LIMIT} events, because one request has at most {REPORTS_LIMIT}")
+        )
     return found
 
 
@@ -55,7 +57,7 @@ def _rows(source: WebhookSource, headers: Mapping[str, str], body: Any) -> list[
         case "cloudevents":
             return _cloud_events(source, headers, body)
         case "slack" | "teams":
-            return [(body, Ignored(f"a source of the kind {source.kind} takes replies only"))]
+            return [(body, IgnoredEvent(f"a source of the kind {source.kind} takes replies only"))]
         case "json":
             rows = _searched(source.items, "items", body) if source.items else [body]
             rows = rows if isinstance(rows, list) else [rows]
@@ -73,21 +75,21 @@ def _cloud_events(source: WebhookSource, headers: Mapping[str, str], body: Any) 
     return [(body, _cloud_event(source, headers, body))]
 
 
-def _cloud_event(source: WebhookSource, headers: Mapping[str, str], body: Any) -> Report | Ignored:
+def _cloud_event(source: WebhookSource, headers: Mapping[str, str], body: Any) -> Report | IgnoredEvent:
     """Return what a CloudEvent in binary or structured mode says: a SubmitTask, or what the mapping makes of it."""
     event = body if isinstance(body, dict) else {}
     structured = "specversion" in event
     attributes = event if structured else {name.removeprefix("ce-"): value for name, value in headers.items()}
     event_source, event_id = text_of(attributes.get("source"), 1000), text_of(attributes.get("id"), 1000)
     if event_source is None or event_id is None:
-        return Ignored("a CloudEvent has no source or id")
+        return IgnoredEvent("a CloudEvent has no source or id")
     key = f"{event_source}/{event_id}"
     if attributes.get("type") == SubmitTask.TYPE:
         data = event.get("data") if structured else body
         return Report(key, dict(data) if isinstance(data, dict) else {})
     if source.map:
         return Report(key, {"kind": "troubleshoot"})
-    return Ignored(f"the type {text_of(attributes.get('type'), 100)} has no mapping")
+    return IgnoredEvent(f"the type {text_of(attributes.get('type'), 100)} has no mapping")
 
 
 def _mapped(source: WebhookSource, row: Any, said: Event) -> Event:
@@ -96,7 +98,7 @@ def _mapped(source: WebhookSource, row: Any, said: Event) -> Event:
         return said
     values = {name: _searched(expression, f"map.{name}", row) for name, expression in source.map.items()}
     if values.pop("ignore", None):
-        return Ignored("the mapping ignores it")
+        return IgnoredEvent("the mapping ignores it")
     resolved = bool(values.pop("resolved", said.resolved))
     key = text_of(values.pop("id", None), 1000) or said.key
     if "systems" in values:

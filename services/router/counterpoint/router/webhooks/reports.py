@@ -34,13 +34,13 @@ class IssueNote:
 
 
 @dataclass(frozen=True)
-class Ignored:
+class IgnoredEvent:
     """An event that has no effect, and the reason."""
 
     reason: str
 
 
-Event = Report | IssueNote | Ignored
+Event = Report | IssueNote | IgnoredEvent
 
 
 def issue_key(repository_url: str, number: int) -> str:

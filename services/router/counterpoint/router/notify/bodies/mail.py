@@ -103,7 +103,7 @@ def text(incident: IncidentSummary, page: str | None = None) -> str:
 
 
 async def send_mail(receiver: Receiver, mail: EmailMessage, timeout_s: float) -> None:
-    """Hand a mail to the server. A password is sent over TLS only. Raises `OSError` or `Refused`."""
+    """Hand a mail to the server. A password is sent over TLS only. Raises `OSError` or `BlockedAddress`."""
     parts = urlsplit(receiver.address)
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
     async with asyncio.timeout(timeout_s):
