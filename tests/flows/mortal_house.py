@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from agents.gateway_world import PRICED, World, world
-from flows.questions import told
+from flows.questions import ingest_documents
 
 from counterpoint.cli.address import Address
 from counterpoint.cli.api import ApiClient
@@ -61,7 +61,7 @@ async def mortal_house(
             try:
                 headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
                 async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=60) as http:
-                    await told(http, project, knowledge)
+                    await ingest_documents(http, project, knowledge)
                     yield MortalHouse(project, stack, data_dir, http, orders, outside)
             finally:
                 await stack.stop()

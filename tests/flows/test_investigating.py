@@ -9,7 +9,7 @@ import pytest_asyncio
 from agents.obedient import call, obeys, proposal
 from flows.mortal_house import MortalHouse, mortal_house
 from flows.questions import developer_steps, line, settled
-from flows.test_replay import Changed
+from flows.test_replay import ChangedApi
 
 from counterpoint.cli.replay.processes import ReplayProcesses
 from counterpoint.cli.replay.task import TaskReport, replay_task
@@ -120,7 +120,7 @@ async def test_a_replay_compares_each_prompt_with_the_one_that_was_sent(failing:
 
         def replayed(find: str, replace: str) -> TaskReport:
             assert find in json.dumps(page, ensure_ascii=False)
-            changed = Changed(page, find, replace)
+            changed = ChangedApi(page, find, replace)
             return replay_task(changed, task["task_id"], None, processes)  # type: ignore[arg-type]
 
         assert replayed("descaled on Mondays", "descaled on Mondays").verdict == "same"

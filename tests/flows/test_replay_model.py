@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from agents.gateway_world import PRICED, World, world
 from flows.own_stack import own_stack
-from flows.test_replay import Changed, Tasks
+from flows.test_replay import ChangedApi, Tasks
 from openai import AsyncOpenAI, AuthenticationError
 
 from counterpoint.cli.replay.processes import ReplayProcesses
@@ -64,7 +64,7 @@ async def test_the_recorded_replies_of_a_model_and_of_the_web_lead_to_the_same_s
 
         def replayed(find: str, replace: str) -> TaskReport:
             assert find in json.dumps(page, ensure_ascii=False)
-            changed = Changed(page, find, replace)
+            changed = ChangedApi(page, find, replace)
             return replay_task(changed, "by-model", None, processes)  # type: ignore[arg-type]
 
         same = replayed(ANSWER, ANSWER)
