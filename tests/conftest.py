@@ -1,4 +1,4 @@
-"""What many tests stand on: one running Counterpoint for the whole session, and a project of one's own inside it."""
+"""Shared fixtures: one running Counterpoint for the whole session, and a project for each test inside it."""
 
 import gc
 import logging

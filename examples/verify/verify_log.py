@@ -102,7 +102,7 @@ def unhex(text):
 
 
 def commitment(leaf):
-    """What the tree holds of a leaf, recomputed from its content unless it is another project's or was erased."""
+    """Return the hash of a leaf, recomputed from its content unless it is another project's or was erased."""
     stated = unhex(leaf["leaf"])
     if not {"index", "leaf"} <= set(leaf) <= {"index", "leaf", "salt", "previous", "body", "path"}:
         raise ValueError("a leaf has other parts than it is given out with")
@@ -155,7 +155,7 @@ def root_of(leaves):
 
 
 def check_proofs(found, key):
-    """What proofs say, in words. Raises `ValueError`, `KeyError` or `TypeError` when they prove nothing."""
+    """Check proofs; return the result in words. Raises `ValueError`, `KeyError` or `TypeError` if they fail."""
     found = found.get("proofs", found)
     size, root = checkpoint(found["checkpoint"], key)
     parts = {"key", "checkpoint", "size", "leaves"}
@@ -174,7 +174,7 @@ def check_proofs(found, key):
 
 
 def check_leaves(lines, notes, key):
-    """What a whole log says, in words. Raises like `check_proofs`."""
+    """Check a whole log; return the result in words. Raises like `check_proofs`."""
     parts = notes.rstrip("\n").split("\n")
     note = "\n".join(parts[-5:]) + "\n"
     size, root = checkpoint(note, key)

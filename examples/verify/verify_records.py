@@ -176,7 +176,7 @@ def leaf_of(row):
 
 
 def said_by(leaves, project):
-    """What the leaves of a project say: its rows by table and key, what was erased, and which timers were cancelled."""
+    """Return the contents of a project's leaves: rows by table and key, erasures, and cancelled timers."""
     rows = {table: {} for table in ("versions", "messages", "inbox", "read_sets", "audit")}
     erased, cancelled, gone, tasks = set(), set(), {}, {}
     for leaf in leaves:
@@ -209,7 +209,7 @@ def said_by(leaves, project):
 
 
 def compare(leaves, project, tables):
-    """What stands otherwise than the leaves say, in words."""
+    """Yield the differences between the tables and the leaves, in words."""
     rows, erased, cancelled, gone = said_by(leaves, project)
     forgotten = {row["id"] for row in tables["audit"] if row["position"] in erased}
     left = {key for key in rows["versions"] if key[2] >= gone.get(key[:2], 0)}

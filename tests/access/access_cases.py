@@ -53,7 +53,7 @@ PROJECTS = (
 AGENTS = ("router", "human", "calling_llm", "manager", "developer", "judge", "lineage", "memory")
 NO_AGENTS = ("coder-1", "coder-1234", "coder-12345", "coder-", "coder-*", "coder-2x", "Router", "", "judge ", "human\n")
 EVERYONES = ("decisions", "counterpoint.decision.made.v1")
-"""What every service may write and send: there a project's name is the only thing that can be wrong."""
+"""The store and the message type that every service may write and send, where only a project's name can be wrong."""
 DOMAINS: dict[str, tuple[Any, ...]] = {
     "service": (*SERVICES, "stranger", "develope", "developer.x"),
     "operation": ("read", "write", "send"),
@@ -114,7 +114,7 @@ def enumerated() -> Iterator[Case]:
 
 
 def sampled(count: int, seed: int) -> Iterator[tuple[Case, set[str], Case | None]]:
-    """So many different accesses, each with the rules that refuse it.
+    """Yield `count` different accesses, each with the rules that refuse it.
 
     Every other one is drawn from the whole product. The rest are the steps of walks over what is allowed: each differs
     in one field alone from the allowed access beside it, and is where the walk goes on if it is allowed too.
@@ -157,7 +157,7 @@ def principal(asker: Asker) -> Principal:
 
 @cache
 def granted(diode: ModuleType, *made_for: Any) -> Grant:
-    """What memory would put into a token. Raises `Denied`."""
+    """Return the grant that memory would put into a token. Raises `Denied`."""
     *names, lives_s = made_for
     grant: Grant = diode.capability(policy(), *names, NOW + timedelta(seconds=lives_s))
     return grant
@@ -165,13 +165,13 @@ def granted(diode: ModuleType, *made_for: Any) -> Grant:
 
 @cache
 def standing_grant(diode: ModuleType, asked: Any, asker: Asker | None) -> Grant:
-    """What a service has without a token. Raises `Denied`."""
+    """Return the grant that a service has without a token. Raises `Denied`."""
     grant: Grant = diode.standing(policy(), asked, principal(asker) if asker else None)
     return grant
 
 
 def judged(diode: ModuleType, case: Case) -> str | None:
-    """What the real diode says, asked as the door asks it: the rule that refuses, `HIDDEN`, or None."""
+    """Return the verdict of the real diode, asked as the door asks it: the rule that refuses, `HIDDEN`, or None."""
     asked = diode.AccessRequest(case.service, case.project, case.task, case.message, NOW)
     try:
         if case.work:

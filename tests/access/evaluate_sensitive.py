@@ -1,4 +1,4 @@
-"""How good the detector is on labelled rows: `python tests/access/evaluate_sensitive.py FILE [--missed]`.
+"""Quality of the detector on labelled rows: `python tests/access/evaluate_sensitive.py FILE [--missed]`.
 
 Rows are JSON lines `{"text", "kind": pii | secret | both, "label": 1 | 0, "group"}`. One counts as flagged when its
 verdict at the default label of `counterpoint scan` is not `allow`. Group `ner-only` holds names and street addresses,
@@ -27,7 +27,7 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def part(row: dict[str, Any]) -> str:
-    """What a row is counted under."""
+    """Return the part of the report that counts a row."""
     group = str(row.get("group", ""))
     if group == UNPROMISED:
         return UNPROMISED

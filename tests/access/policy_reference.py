@@ -1,4 +1,4 @@
-"""Who may do what, said a second time: from the policy file and the contract's words alone, with nothing of ours."""
+"""A second implementation of the access rules, from the policy file and the contract alone, without product code."""
 
 from pathlib import Path
 from typing import NamedTuple

@@ -139,7 +139,7 @@ class Walk:
         return ask, origin.model_copy(update=changes)
 
     def body(self, ask: Ask) -> dict[str, Any] | None:
-        """What is written: about the task of the request where none other is named."""
+        """Return the body to write: about the task of the request where none other is named."""
         if ask.body == "none":
             return None
         whole = rest(ask.store, ask.id, ask.project, ask.about or ask.task, ask.caller)
@@ -149,7 +149,7 @@ class Walk:
         return {**whole, **named} if "task_id" in whole else {**whole, **named, "text": "x"}
 
     async def answered(self, ask: Ask, origin: Origin) -> str:
-        """What the door says: `done`, `stale`, `conflict`, or the rule."""
+        """Return the reply of memory: `done`, `stale`, `conflict`, or the rule."""
         key = (ask.caller, ask.message, ask.run)
         match ask.operation:
             case "read":
@@ -214,7 +214,7 @@ class Walk:
 
 
 async def walk(house: House, seed: int, steps: int) -> Walk:
-    """So many steps; the record is compared now and then, and at the end."""
+    """Take `steps` steps; compare the record with the model every 200 steps and at the end."""
     made = Walk(house, seed)
     await made.begin()
     for number in range(1, steps + 1):

@@ -1,4 +1,4 @@
-"""What a random request is made of, and what a record is known by: plain values."""
+"""Plain values of random requests and of the records in the model."""
 
 from dataclasses import dataclass
 

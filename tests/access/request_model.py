@@ -13,7 +13,7 @@ VOUCHED, DERIVED = 2, 1
 
 @dataclass
 class Model:
-    """What there is. `worth` is the least that a caller has read for a message, in whatever run."""
+    """Model of memory's state. `worth` is the lowest integrity that a caller has read for a message, in any run."""
 
     principals: dict[str, Asker] = field(default_factory=dict)
     ended: set[tuple[str, str]] = field(default_factory=set)
@@ -86,7 +86,7 @@ class Model:
         return known is not None and known.live and not hidden
 
     def applied(self, ask: Ask) -> None:
-        """What an allowed request leaves behind."""
+        """Apply an allowed request to the model."""
         key, caused = (ask.project, ask.store, ask.id), (ask.caller, ask.message)
         if ask.operation == "read" and self.shown(ask):
             self.worth[caused] = min(self.worth.get(caused, VOUCHED), self.records[key].integrity)

@@ -35,7 +35,7 @@ class Line:
     kind: str
     text: str
     values: tuple[str, ...]
-    """What was put into its slots."""
+    """Values that fill its slots."""
 
 
 def lines(name: str, split: str, seed: int = 0) -> tuple[Line, ...]:

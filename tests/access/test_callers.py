@@ -1,4 +1,4 @@
-"""Who comes to the one door, on a real PostgreSQL: from which project, for which principal, with which token."""
+"""Access by project, principal and token, on a real PostgreSQL."""
 
 import asyncio
 import json

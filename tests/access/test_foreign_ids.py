@@ -1,7 +1,7 @@
 """An id is no capability: what another project holds is asked for, changed and deleted as if it did not exist.
 
 And no name opens more than it says: wildcards, prefixes, look-alikes, empty and missing ones are refused, or name
-nothing (rows B5 and B6).
+nothing.
 """
 
 import json
@@ -47,7 +47,7 @@ NAMES = (
     "_system",
     ".*",
 )
-"""What elsewhere stood for everybody, or for nobody."""
+"""Names that elsewhere stand for everybody, or for nobody."""
 STORES = ("tasks", "attempts", "decisions", "actions", "sessions", "plans", "documents", "chunks", "submissions")
 
 
@@ -96,7 +96,7 @@ async def answer_to(house: House, project: str, query: MemoryQuery) -> dict[str,
 
 @pytest.fixture
 async def theirs(house: House, project: str) -> dict[str, str]:
-    """What a neighbour holds, in `<project>-b`."""
+    """Return the records of a neighbouring project, `<project>-b`."""
     return await fill_project(house, f"{project}-b")
 
 

@@ -56,7 +56,7 @@ def paid(house: House, held: str, **changes: Any) -> Origin:
 
 
 def reservation(task: str = "t-1", record_id: str = "c-1") -> tuple[Write, ...]:
-    """What the gateway writes before a call."""
+    """Return the writes of the gateway before a call."""
     return (Write(store="model_calls", id=record_id, body={"task_id": task}),)
 
 

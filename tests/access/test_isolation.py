@@ -27,7 +27,7 @@ OPEN = {"projects", "pending", "linked", "extracted"}
 CLOSED = {"organisation_reservations"}
 """Tables that no service may read."""
 SPOKEN = ("lexicon", "corpora", "postings", "vectors")
-"""What a search is scored by."""
+"""Tables that give a search its scores."""
 QUERIES = (
     Get(store="tasks", id="t-1"),
     List(store="tasks"),
@@ -133,7 +133,7 @@ class TestRowsAlone:
 
 
 class TestDiodeAlone:
-    """Whoever asks has come through the bus, and PostgreSQL shows everything to everybody."""
+    """The diode without row level security: requests come over the bus, and PostgreSQL shows every row."""
 
     async def test_without_row_level_security_nothing_foreign_is_shown_or_written(
         self, house: House, project: str

@@ -144,7 +144,7 @@ def shuffled() -> list[Case]:
 
 @cache
 def expected(number: int) -> set[str]:
-    """What the reference says of a case."""
+    """Return the rules by which the reference refuses a case."""
     return refusals(shuffled()[number])
 
 

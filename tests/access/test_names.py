@@ -1,4 +1,4 @@
-"""What is kept of names: all of those that hold no secret, and of others enough that equal names stay equal."""
+"""Names are kept whole when they hold no secret; from others only the secret goes, and equal names stay equal."""
 
 import hmac
 import json

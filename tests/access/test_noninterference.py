@@ -1,4 +1,4 @@
-"""What one project holds changes no answer to another: not an id, an order, a score, a count, a cursor or a plan.
+"""The contents of a project change no answer to another: no id, order, score, count, cursor or plan.
 
 A project is asked everything with a neighbour that holds nothing, then the same ids, texts and sources as itself, then
 more, other and less. A project that was there before its neighbour is compared with itself, and one that came after
@@ -46,7 +46,7 @@ _ID = re.compile(
     r"|(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])"
 )
 _MOMENT = re.compile(r'(placed\\*":\[\d+,\d+),\d{16}(?=])')
-"""When a leaf was placed, in microseconds."""
+"""Time at which a leaf was placed, in microseconds."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(T|t| )\d\d:\d\d:\d\d[.\d]*(Z|[+]\d\d:\d\d)?")
 EVERY_SEED = [*SEEDS, *(pytest.param(seed, marks=pytest.mark.slow) for seed in MORE_SEEDS)]
 
@@ -57,7 +57,7 @@ def sentence(draw: random.Random) -> str:
 
 
 class Content:
-    """What a seed makes of a project: the same ids, texts and sources wherever it is written."""
+    """Contents of a project by seed: the same ids, texts and sources wherever it is written."""
 
     def __init__(self, seed: int) -> None:
         draw = random.Random(seed)

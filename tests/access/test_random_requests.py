@@ -49,7 +49,7 @@ async def none(*_: Any) -> frozenset[str]:
 
 
 def of_one_run(reads: ReadSets, key: Any, requests: int) -> Any:
-    """What one run has read, and nothing of the others."""
+    """Return the read stamps of one run, without those of the others."""
     reads._stamps.pop(key[:2], None)
     return SO_FAR(reads, key, requests)
 

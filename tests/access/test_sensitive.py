@@ -1,4 +1,4 @@
-"""What is sensitive at the door of memory: redacted where it would be kept or sent, refused, or let pass by persons."""
+"""Sensitive values in requests to memory: redacted before they are kept or sent, refused, or released by persons."""
 
 import json
 import re

@@ -101,7 +101,7 @@ class Shelf(FakeMemory):
 
 
 def _by_words(query: str, texts: Sequence[str]) -> tuple[list[float], list[float], list[float]]:
-    """Of each text the worth of the query's words that it holds, that in deviations, and as a share of all."""
+    """Return per text the weight of the query's words: plain, in standard deviations, and as a share of the total."""
     asked, held = content_words(query), [content_words(text) for text in texts]
     worth = {word: idf(len(texts), sum(word in words for words in held)) for word in asked}
     lexical = [sum(value for word, value in worth.items() if word in words) for words in held]

@@ -227,7 +227,7 @@ def developer(door: Door, message_id: str) -> Memory:
 async def token(
     house: House, origin: Origin, purpose: TokenPurpose = "model", reads: int = 0, **asked: Any
 ) -> QueryReply:
-    """What memory says to a service that asks for a token."""
+    """Return the reply of memory to a service that asks for a token."""
     request = QueryRequest(origin=origin, gateway=GatewayToken(purpose=purpose, reads=reads, **asked))
     return QueryReply.model_validate_json(await house.door.query("developer", request.model_dump_json().encode()))
 

@@ -178,7 +178,7 @@ def _mended(episode: list[dict[str, Any]], passed: list[dict[str, Any]]) -> bool
 
 
 def _down(job: str, jobs: list[Job]) -> set[str]:
-    """What reads, through any number of others, what the job writes; of a whole what its own tasks write counts."""
+    """Return the jobs downstream of a job, over any number of hops. A DAG writes whatever its own tasks write."""
     mine = {j.name for j in jobs if job in (j.name, j.dag)}
     found: set[str] = set()
     ahead = set(mine)

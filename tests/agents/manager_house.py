@@ -243,7 +243,7 @@ class House(FakeMemory):
         return fired
 
     def _is_legal(self, before: Item | None, task_id: str, sent: list[str], *, may_ask: bool) -> None:
-        """Whatever wrote the record of a live task was a row of the table, and sent what that row names."""
+        """Assert that a change of a live task is a row of the transition table and sent the messages of that row."""
         after = self.item("tasks", task_id)
         if after is None or (before and before.version == after.version):
             repeats = may_ask or (before is not None and before.body.get("waiting_for") == "approval")

@@ -156,7 +156,7 @@ class House(FakeMemory):
         return await super()._result(grant, query)
 
     def reported(self, grant: Grant, query: Any) -> QueryResult:
-        """What an operator or auditor asks is answered with `report`."""
+        """Answer a query of an operator or auditor with `report`."""
         if query.op == "organisation_limits":
             return self._organisation(grant)
         store = "projections" if query.op in OPERATED else "spend" if query.op == "costs" else "actions"

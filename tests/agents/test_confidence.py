@@ -1,4 +1,4 @@
-"""Confidence of row A2: the vectors test the function, 30 labelled tasks test its inputs."""
+"""Confidence: the vectors test the function, 30 labelled tasks test its inputs."""
 
 from collections.abc import Sequence
 

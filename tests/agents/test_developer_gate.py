@@ -1,4 +1,4 @@
-"""The gate of a failure: one likely page is enough, and a stop shows what may help (rows A2, A3)."""
+"""The gate of a failure: one likely page is enough, and a stop shows what may help."""
 
 from typing import Any
 

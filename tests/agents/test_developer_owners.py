@@ -1,4 +1,4 @@
-"""Questions for owners are answered from lineage, each by the record that has the owner (rows B1, C5)."""
+"""Questions for owners are answered from lineage, each by the record that has the owner."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Provider-first: the official package or a stop, in every lane that would build on a system (rows A4, A5)."""
+"""Provider-first: the official package or a stop, in every lane that would build on a system."""
 
 import json
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""The retrieval grader on 48 labelled questions over the examples, half of which nothing there answers (row C4)."""
+"""The retrieval grader on 48 labelled questions over the examples, half of which nothing there answers."""
 
 from pathlib import Path
 

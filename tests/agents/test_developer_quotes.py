@@ -1,4 +1,4 @@
-"""What the developer writes is quoted: passages keep their place, answers and proposals hold spans only (C5, A8)."""
+"""Quotes of the developer: passages keep their place, answers and proposals hold spans only."""
 
 import re
 

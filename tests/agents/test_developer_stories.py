@@ -1,4 +1,4 @@
-"""The incidents of examples/ through the developer alone: gate, attempts, override, recognition (A2, A3, A6, A8)."""
+"""The incidents of examples/ through the developer alone: gate, attempts, override, recognition."""
 
 from pathlib import Path
 from typing import Any

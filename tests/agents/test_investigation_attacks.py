@@ -165,7 +165,7 @@ async def attacked(attack: Attack) -> tuple[TaskWorked, TaskWorked, Book, Script
 
 
 async def fails(attack: Attack) -> None:
-    """Whatever the model does, only the rules decide."""
+    """Assert that the rules alone decide, whatever the model does."""
     found, rules, shelf, model = await attacked(attack)
     read = "\n".join(each["content"] for prompt in model.asked for each in prompt)
     assert "propose exactly" in read, "the model reads the planted text"

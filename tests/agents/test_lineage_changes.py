@@ -1,4 +1,4 @@
-"""Changes since the last success, as the task of an incident tells them (row F5), through the handlers."""
+"""Changes since the last success, as the task of an incident tells them, through the handlers."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""The course of an incident (row F5): what holds it back, what closes it, what its task says."""
+"""The course of an incident: what holds it back, what closes it, what its task says."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""OpenLineage events are read tolerantly, and what makes one unusable is named (row F1)."""
+"""OpenLineage events are read tolerantly, and what makes one unusable is named."""
 
 import copy
 from datetime import UTC, datetime

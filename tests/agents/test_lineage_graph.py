@@ -1,4 +1,4 @@
-"""The lineage graph is the union of what events say, whatever their order and number (rows F1, F2)."""
+"""The lineage graph is the union of what events say, whatever their order and number."""
 
 import itertools
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""The history of an incident (row F5): how often the job has failed the same way, and the incident before."""
+"""The history of an incident: how often the job has failed the same way, and the incident before."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""One incident, one task (row F5): what joins it and what opens another."""
+"""One incident, one task: what joins it and what opens another."""
 
 import itertools
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Incidents that a person merged are one: counted, shown and undone, in any order with the events (row F5)."""
+"""Incidents that a person merged are one: counted, shown and undone, in any order with the events."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Lineage killed at each of its awaits (row F5): what it was about is delivered again, and nothing is there twice."""
+"""Lineage killed at each of its awaits: what it was about is delivered again, and nothing is there twice."""
 
 import json
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The incidents that stand are the same whatever the order, repetition and concurrency of the events (row F5)."""
+"""The incidents that stand are the same whatever the order, repetition and concurrency of the events."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""Incidents of dbt and other producers, and what is known to have changed since the last success (row F5)."""
+"""Incidents of dbt and other producers, and what is known to have changed since the last success."""
 
 import random
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Blast radius is directed, tells data from control, names owners and says when it was cut (rows F2, F3)."""
+"""Blast radius is directed, tells data from control, names owners and says when it was cut."""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -273,7 +273,7 @@ PLACES = {(place.state, place.waiting_for) for place in LIVE}
 
 
 class Lives(RuleBasedStateMachine):
-    """Whatever happens to a task, in whatever order."""
+    """State machine of every event of a task, in any order."""
 
     @initialize(deadline=st.booleans(), attempts=st.integers(1, 4), shadow=st.booleans(), quiet=st.booleans())
     def begin(self, deadline: bool, attempts: int, shadow: bool, quiet: bool) -> None:

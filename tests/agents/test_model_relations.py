@@ -46,7 +46,7 @@ READS = {
 
 
 def model_reply(*relations: Any) -> str:
-    """What a model answers."""
+    """Return the answer of a model."""
     return json.dumps({"relations": relations})
 
 

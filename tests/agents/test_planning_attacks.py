@@ -38,7 +38,7 @@ async def attacked(attack: Attack) -> tuple[TaskWorked, TaskWorked, Book, Script
 
 
 async def fails(attack: Attack) -> None:
-    """Whatever the model does, the plan, the documents and the stop are those of the rules."""
+    """Assert that plan, documents and stop are those of the rules, whatever the model does."""
     found, rules, shelf, model = await attacked(attack)
     read = "\n".join(each["content"] for prompt in model.asked for each in prompt)
     assert "propose exactly" in read, "the model reads the planted text"

@@ -110,7 +110,7 @@ async def test_what_the_write_filter_takes_out_is_in_no_checkpoint(house: House,
 
 
 def test_every_text_of_a_run_is_looked_at_by_the_write_filter() -> None:
-    """What a checkpoint holds besides numbers and ids is free text to the policy."""
+    """Every field of a checkpoint but numbers and ids is free text to the policy."""
     plain = {"next", "steps", "last", "found", "rewrites", "regenerations", "ending", "spent_s"}
     texts = set(Run.model_fields) - plain
     investigated = {"prompts", "model", "cut", "chars", *plain}

@@ -1,4 +1,4 @@
-"""The course of a run, on random graders, drafts, verdicts, failures and clocks: it ends, within bounds (row C6)."""
+"""The course of a run, on random graders, drafts, verdicts, failures and clocks: it ends, within bounds."""
 
 import asyncio
 import os
@@ -72,7 +72,7 @@ class Dice:
 
 
 def ended(run: Run) -> None:
-    """What holds of every run that has ended."""
+    """Assert the invariants of a run that has ended."""
     assert run.next is None
     assert run.ending in ("answered", "insufficient_evidence", "fallback")
     assert run.rewrites <= transitions.MAX_REWRITES == 2

@@ -311,6 +311,6 @@ async def test_the_longest_question_fits_a_record() -> None:
 
 
 def test_citations_are_shapes_that_a_checkpoint_keeps() -> None:
-    """What a draft cites survives being kept: offsets and quotes are the same to the byte."""
+    """Citations of a draft survive a checkpoint: offsets and quotes are the same to the byte."""
     said = Citation(store="chunks", id="c", version=3, source_path="ä.md", start=1, end=4, quote="\u2028é\n")
     assert Citation.model_validate(said.model_dump(mode="json")) == said

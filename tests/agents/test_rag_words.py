@@ -1,5 +1,4 @@
-"""Where a question is looked up, other words for it, what a model's answer is made into, and whether that is borne out
-(rows C3-C5, C7): pure."""
+"""Pure rules of retrieval: the route of a question, its rewrites, and the verification of a model's answer."""
 
 import pytest
 from agents.developer_memory import START
@@ -55,7 +54,7 @@ FOUND = (hit(PAGER), hit(OWNER, 1, start=100))
 
 
 def supported(text: str, found: tuple[Hit, ...] = FOUND) -> list[str | None]:
-    """What is wrong with each sentence of what a model wrote."""
+    """Return the problem of each sentence that a model wrote, None where there is none."""
     return [verdict.problem for verdict in verdicts_of(draft_of_model(text, found, "m"), found)]
 
 

@@ -1,4 +1,4 @@
-"""Known things: what tables, records and attempts say for certain, and how it is put together (row B1)."""
+"""Known things: what tables, records and attempts say for certain, and how it is put together."""
 
 from datetime import UTC, datetime
 from typing import Any

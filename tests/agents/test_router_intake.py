@@ -1,4 +1,4 @@
-"""What comes in by the bus: one commit per task, one effect per event, and every refusal announced."""
+"""Events that arrive over the bus: one commit per task, one effect per event, and every refusal announced."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What nobody vouches for is shown as such: the word of an agent is no instruction, an untrusted text is never high."""
+"""Unvouched texts are shown as such: an agent's word is no instruction, an untrusted text is never high."""
 
 import pytest
 from agents.question_runs import OWNED, Book, delivered, question

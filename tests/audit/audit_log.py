@@ -53,7 +53,7 @@ class Log:
         return await self.house.verify(PROJECT, **asked)
 
     async def signed(self) -> list[Checkpoint]:
-        """What the exported file holds."""
+        """Return the checkpoints in the exported file."""
         return list(AUDIT_KEY.read(await self.file.read()))
 
     async def run(self, *statements: str) -> None:

@@ -1,4 +1,4 @@
-"""What was exported vouches for the log: whatever is done to the database afterwards is found by it."""
+"""Exported checkpoints prove the log: every later change of the database is found by them."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -26,7 +26,7 @@ RENAMED = (
 
 @pytest.fixture(scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PostgresUrls]:
-    """What each test has a copy of."""
+    """Yield the server that each test copies."""
     async with template_server(tmp_path_factory.mktemp("server")) as urls:
         yield urls
 
@@ -115,7 +115,7 @@ class TestTampering:
 
     @pytest.mark.parametrize("enemy", [rewrite, truncate, swap_and_rehash])
     async def test_without_the_export_nothing_would_be_found(self, log: Log, enemy: object) -> None:
-        """So it is the export that finds it, and nothing else could."""
+        """Without the export the same attack is not found."""
         await enemy(log)  # type: ignore[operator]
         log.file.path.unlink()
         log.house.restart()

@@ -147,7 +147,7 @@ async def a_tile(log: Log) -> Log:
 
 
 async def by_us(log: Log, *projects: str) -> list[str]:
-    """What `verify` finds in these projects."""
+    """Return the faults that `verify` finds in these projects."""
     found = []
     for project in projects:
         report = await check(VerificationScope(url=log.house.database.url, project=project))
@@ -156,7 +156,7 @@ async def by_us(log: Log, *projects: str) -> list[str]:
 
 
 async def by_others(log: Log, *projects: str) -> list[str]:
-    """What the script finds in them, from the leaves as they were given out before."""
+    """Return the faults that the script finds in them, from the leaves exported before."""
     found: list[str] = []
     async with log.house.superuser() as connection:
         for project in projects:
@@ -228,7 +228,7 @@ ADDED = {
     ),
     "audit": "id = gen_random_uuid(), arrival = arrival + 1000000, position = position + 1000000",
 }
-"""How a row that is added differs from the one that it is copied from."""
+"""Changes of a row that is added to the one that it is copied from."""
 TAKEN = ("messages", "inbox")
 """Tables that retention takes rows from."""
 
@@ -262,7 +262,7 @@ async def test_a_row_that_is_added_or_gone_is_found_by_both(log: Log, table: str
 
 @pytest.mark.parametrize("table", TREE)
 async def test_a_column_of_the_tree_that_is_changed_is_found(a_tile: Log, table: str) -> None:
-    """Who checks the log elsewhere makes the tree anew from the leaves, and needs none of these tables."""
+    """A check elsewhere rebuilds the tree from the leaves, and needs none of these tables."""
     assert (await a_tile.verify())["ok"]
     missed = []
     for name, kind in await columns(a_tile, table):
@@ -283,7 +283,7 @@ async def test_a_column_of_the_tree_that_is_changed_is_found(a_tile: Log, table:
 
 
 async def broken(log: Log) -> list[str]:
-    """What a verification over the bus finds, and what is found where nobody has looked at the tree before."""
+    """Return the faults found by a verification over the bus, else those found by a house that has read no tree."""
     found: list[str] = (await check(VerificationScope(url=log.house.database.url, project=PROJECT)))["broken"]
     return found or (await log.verify())["broken"]
 

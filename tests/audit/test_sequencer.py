@@ -18,7 +18,7 @@ from counterpoint.memory.record.functions import SEARCH_PATH
 from counterpoint.proto.memory import Write
 
 FOREIGN = Write(store="tasks", id="t-1", body={"task_id": "t-1"})
-"""What the router may not write."""
+"""A write that the router may not make."""
 ROWS = "SELECT * FROM audit ORDER BY position"
 WAITING = """
 INSERT INTO audit (project, id, kind, task_id, body, salt)
@@ -43,7 +43,7 @@ END $$
 
 @pytest.fixture(scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PostgresUrls]:
-    """What each test has a copy of."""
+    """Yield the server that each test copies."""
     async with template_server(tmp_path_factory.mktemp("server")) as urls:
         yield urls
 

@@ -41,7 +41,7 @@ VERIFIER = loaded()
 
 @pytest.fixture(scope="module")
 async def given_out(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Given]:
-    """What a log of two projects gives out."""
+    """Yield the proofs, leaves and checkpoints of a log of two projects."""
     folder = tmp_path_factory.mktemp("log")
     async with template_server(folder) as server, a_log(server, folder) as log:
         await log.story("t-1")

@@ -62,7 +62,7 @@ def question(subject: str) -> bytes:
 
 @pytest.mark.parametrize("user", [user for user in ABROAD if user != "observer"])
 async def test_an_answer_comes_to_nobody_else(bus: Bus, user: str) -> None:
-    """Whoever names a reply subject has the server, or memory, publish there, with no regard to its own rights."""
+    """The server, or memory, publishes to a reply subject without regard to the rights of the user that named it."""
     async with AsyncExitStack() as stack:
         memory = await stack.enter_async_context(answering(bus))
         for subject in (f"tasks.{MINE}.delegated", f"tasks.{MINE}.routed", f"intake.{MINE}.task"):

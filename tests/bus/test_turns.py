@@ -26,8 +26,8 @@ ALL = sum(WEIGHTS.values())
 def test_nobody_waits_for_more_than_a_bounded_number_of_turns(
     first: Sequence[tuple[str, int]], later: Sequence[Sequence[tuple[str, int]]]
 ) -> None:
-    """Whoever arrives later, with whatever priority and deadline, a waiter is next after a number of turns that depends
-    only on those of its priority that are due before it."""
+    """The number of turns before a waiter depends only on the earlier-due waiters of its priority, whatever arrives
+    later."""
     queue = TurnQueue[int]()
     arrived: list[tuple[str, float, int]] = []
     popped = 0

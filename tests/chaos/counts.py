@@ -15,7 +15,7 @@ _DECISION = "counterpoint.decision.made.v1"
 
 @dataclass
 class Result:
-    """What one seed came to. Every list is empty when all is well."""
+    """Result of one seed. Every list is empty when all is well."""
 
     seed: int
     tasks: int

@@ -97,7 +97,7 @@ class House:
         return reached
 
     def endpoints(self) -> Endpoints:
-        """Where everything is."""
+        """The endpoints of the stack."""
         return read_endpoints(self.data_dir / "data")
 
     def _pid(self, name: str) -> int | None:
@@ -121,7 +121,7 @@ def _cmdline(pid: int) -> bytes:
 
 
 def kills_of(kills: int, choose: random.Random) -> list[str]:
-    """What is killed in which order: every named await if there is room, the rest at random moments."""
+    """Return the kills in order: every named await if there is room, the rest at random moments."""
     named = list(AWAITS)
     choose.shuffle(named)
     at_random = [RANDOM[n % len(RANDOM)] for n in range(max(kills - len(named), kills // 4))]

@@ -35,7 +35,7 @@ class Await:
 
     @property
     def service(self) -> str:
-        """Whose process passes it."""
+        """The service whose process passes it."""
         return self.name.partition(".")[0]
 
 
@@ -129,7 +129,7 @@ def _watched(function: Callable[..., Any], point: Await, orders: Orders) -> Call
 
 
 def orders_of(data_dir: Path) -> Path:
-    """Where the orders for a stack are."""
+    """Return the folder of the orders for a stack."""
     return data_dir / "orders"
 
 

@@ -16,7 +16,7 @@ from counterpoint.proto import subjects
 
 
 class Outside:
-    """What another system has: HTTP, a publisher's and an observer's login; it tries again until it is answered."""
+    """Another system with HTTP, a publisher's and an observer's login. It repeats a request until it is answered."""
 
     def __init__(self, told: Endpoints, project: str) -> None:
         self.project = project
@@ -124,7 +124,7 @@ class Outside:
 
 
 def key_of(message_type: str, body: dict[str, Any]) -> tuple[str, str, Any]:
-    """What there may be one of: (task, type, attempt). A reassessment of an attempt is named apart from its work."""
+    """Return the unique key of a message: (task, type, attempt). A reassessment of an attempt has a key of its own."""
     attempt = body.get("attempt")
     return (
         body["task_id"],

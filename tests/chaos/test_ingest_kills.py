@@ -19,7 +19,7 @@ from counterpoint.memory.ingest.documents import STEP_WRITES
 
 SMALL, LARGE = 40, 2
 KILLS = (("memory.ingesting", 5), ("memory.received", 9), ("memory.committed", 12))
-"""Where memory ends, and how often it passes there before."""
+"""Points at which memory is killed, and the number of times it passes them before."""
 
 Kept = tuple[Counter[str], dict[str, list[str]]]
 
@@ -36,7 +36,7 @@ def fill_folder(folder: Path) -> dict[str, list[str]]:
 
 
 async def stored_documents(stack: Stack, project: str) -> Kept:
-    """How often each document is there, and its passages in their order: each is searched at the version it has."""
+    """Return the count of each document and its passages in order; assert that each is indexed at its version."""
     connection = await asyncpg.connect(stack.endpoints.engines["postgres"].dsn)
     try:
         await connection.execute("SELECT set_config('counterpoint.project', $1, false)", project)

@@ -41,8 +41,8 @@ def text(n: int) -> str:
 
 @dataclass
 class Readers:
-    """What readers may be told: the rankings of each question that are right now. Whoever reads while memory is away
-    may be told so; everything else is an error."""
+    """Readers that check every answer: a ranking has to be one that is right now. A refusal is right while memory is
+    away; everything else is an error."""
 
     http: httpx.AsyncClient
     project: str
@@ -60,7 +60,7 @@ class Readers:
         return tuple((item["text"], round(item["scores"]["cosine"], 5)) for item in response.json()["items"][:TOP])
 
     async def rankings(self, project: str) -> dict[str, Ranking]:
-        """Of all questions."""
+        """Return the ranking of each question."""
         return {question: await self.ranking(question, project) for question in QUESTIONS}
 
     async def read(self, choose: random.Random) -> None:
@@ -85,7 +85,7 @@ class Readers:
         self.away.append((began, time.monotonic()))
 
     def judge(self, ranking: dict[str, Ranking] | None = None) -> None:
-        """What was told besides what was right is of this ranking, of which nobody could know before."""
+        """Assert that every answer besides the known ones is this ranking, which nobody could know before."""
         for question, told in self.others:
             assert ranking is not None
             assert told == ranking[question], (question, len(told), told[:2])
@@ -124,7 +124,7 @@ async def progress(http: httpx.AsyncClient) -> dict[str, Any]:
 
 
 async def come_to(http: httpx.AsyncClient, vectors: int) -> dict[str, Any]:
-    """When so many vectors are made, or all."""
+    """Wait until `vectors` vectors are made, or all."""
     async with asyncio.timeout(SETTLED_WITHIN_S):
         while True:
             found = await progress(http)

@@ -1,4 +1,4 @@
-"""What stands in the way of a commit is everyday work: it is answered, and the server's log has no error for it."""
+"""Obstacles to a commit are everyday work: each is answered, and the server's log has no error for it."""
 
 import asyncio
 from pathlib import Path

@@ -66,7 +66,7 @@ async def test_sixteen_agents_lose_no_update(house: House, project: str, updates
 
 
 async def test_of_a_hundred_concurrent_updates_of_one_version_one_is_made(house: House, project: str) -> None:
-    """Elsewhere 54 to 66 of 100 were lost, and each was told that it was made (row B7)."""
+    """Elsewhere 54 to 66 of 100 were lost, and each was told that it was made."""
     made = Write(store="submissions", id="s", body={"by": "first"})
     await house.apply("router", house.standing(project), writes=(made,))
     writes = [(Write(store="submissions", id="s", body={"by": n}, expect=1),) for n in range(100)]

@@ -1,4 +1,4 @@
-"""What is remembered of deliveries and messages is bounded by what it holds, not by how many there are."""
+"""Read sets of deliveries and messages are bounded by their size, not by their number."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a bus has lost goes back to pending, on a real PostgreSQL: all of it, and no more looks than that needs."""
+"""Messages that a bus has lost go back to pending, on a real PostgreSQL: all of them, by no more looks than needed."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What retention has taken of a project's log, on a real PostgreSQL: who missed some of it is told, and nobody else."""
+"""Retention of a project's log, on a real PostgreSQL: readers that missed a part are told, and no others."""
 
 import base64
 import hashlib

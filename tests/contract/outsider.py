@@ -14,7 +14,7 @@ PROJECT = "orders"
 
 @dataclass(frozen=True, slots=True)
 class Bus:
-    """Where the bus is, and each user's password."""
+    """Address of the bus, and each user's password."""
 
     url: str
     passwords: dict[str, str]

@@ -57,7 +57,7 @@ def inline(text: str) -> list[str]:
 
 
 def links(text: str) -> list[str]:
-    """Where the links of a page lead that stay in the tree."""
+    """Return the targets of the links of a page that stay in the tree."""
     return [to for to in re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", prose(text)) if "://" not in to]
 
 

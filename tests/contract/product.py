@@ -29,6 +29,16 @@ def sources() -> tuple[tuple[str, Path, ast.Module], ...]:
 
 
 @cache
+def all_modules() -> tuple[tuple[Path, ast.Module], ...]:
+    """Path and tree of every module of the product, the tests and the examples."""
+    others = (path for folder in ("tests", "examples") for path in sorted((ROOT / folder).rglob("*.py")))
+    return (
+        *((path, tree) for _, path, tree in sources()),
+        *((path, ast.parse(path.read_text(), str(path))) for path in others),
+    )
+
+
+@cache
 def walked(tree: ast.AST) -> tuple[ast.AST, ...]:
     """Every node of a tree."""
     return tuple(ast.walk(tree))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from contract.product import LIBS, MEMBERS, ROOT, SERVICES, sources, walked
+from contract.product import LIBS, MEMBERS, ROOT, SERVICES, all_modules, sources, walked
 
 from counterpoint.guard.policy import policy
 from counterpoint.memory.record.sql_files import load_statements, parse_statements
@@ -365,7 +365,7 @@ def test_a_statement_is_the_text_below_its_name() -> None:
 
 
 MODULE_LINES, FUNCTION_LINES, ARGUMENTS = 350, 60, 8
-NO_SENTENCE = re.compile(r"(?:What|Who|Whose|Whom|How|So|Of|Where|That|Such)\b")
+NO_SENTENCE = re.compile(r"(?:What|Who|Whose|Whom|Which|How|So|Of|Where|When|That|Such|Whatever|Whoever)\b")
 Node = TypeVar("Node", bound=ast.AST)
 PLAN_ROW = re.compile(r"\(?\brows? [A-M]\d|\bseeds? 0\d\d\b")
 
@@ -407,8 +407,9 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
 
 def test_a_docstring_is_a_sentence_or_a_noun_phrase() -> None:
     texts = [
-        (place, node.value.value)
-        for place, node in nodes(ast.Expr)
-        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        (f"{path.relative_to(ROOT)}:{node.lineno}", node.value.value)
+        for path, tree in all_modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     ]
-    assert not [place for place, text in texts if NO_SENTENCE.match(text) or PLAN_ROW.search(text)]
+    assert not [place for place, text in texts if NO_SENTENCE.match(text.lstrip()) or PLAN_ROW.search(text)]

@@ -71,7 +71,7 @@ def environment(spec: Document, known: Secrets) -> dict[str, str]:
 
 
 class Here:
-    """Where this machine has what a container has: free ports, folders, the services of others."""
+    """This machine in place of containers: free ports, folders, the services of others."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)

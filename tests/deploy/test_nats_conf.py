@@ -80,7 +80,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 
 
 def _url(folder: Path, pid: int) -> str | None:
-    """Where it listens, once it has written that down, a moment after it is ready."""
+    """Return the address of the server once it has written its ports file, a moment after it is ready."""
     for ports in folder.glob(f"*_{pid}.ports"):
         with suppress(json.JSONDecodeError):
             return str(json.loads(ports.read_text())["nats"][0])

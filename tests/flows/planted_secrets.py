@@ -21,7 +21,7 @@ _SAMPLES = ("x1", "default", "/x1", "0" * 16, "0" * 64, "1", "*", "chunks/x1", "
 
 @dataclass(frozen=True)
 class Secret:
-    """What is planted, and the part of it that must be found nowhere."""
+    """A planted text, and the part of it that must be found nowhere."""
 
     text: str
     needle: str
@@ -110,7 +110,7 @@ class Schema:
 
     @property
     def arms(self) -> tuple["Schema", ...]:
-        """What a value may be, but for null."""
+        """The schemas that a value may have, but for null."""
         value = self.value
         while "$ref" in value:
             here: Any = self.document

@@ -25,7 +25,7 @@ from counterpoint.proto.tasks import SubmitTask
 
 PROJECT = "plant"
 ASIDE = "aside"
-"""Where what undoes something is asked for."""
+"""Project of the requests that undo something."""
 _NEEDED: tuple[tuple[str, ...], ...] = (("eventType",), ("eventTime",))
 _TURNS = 12
 """Events that the places of a whole event are dealt out to, so that one place does not hide another."""
@@ -35,7 +35,7 @@ _FILLED: dict[str, dict[str, Any]] = {
     "/v1/documents": {"documents": {"text": "Orders are kept for ten days."}},
     "/v1/attempts": {"incidents": {"description": "The load of the orders failed."}},
 }
-"""What a smallest body lacks to be taken."""
+"""Fields that the smallest body of a route needs besides."""
 _HEADERS = ("Cookie", "X-Api-Key", "X-Forwarded-For", "Referer", "User-Agent", "Traceparent")
 _ATTRIBUTES = (
     "id",

@@ -80,7 +80,7 @@ KEPT = {
     "a number without end": '{"context":{"a":"1e999"},"description":"x","kind":"question"}',
     "nested too deeply": "[21034 characters, nested too deeply to be scanned]",
 }
-"""What JSON cannot hold is kept as text; what cannot be looked through for secrets is not kept."""
+"""Values outside JSON are kept as text; values that cannot be scanned for secrets are not kept."""
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -1,4 +1,4 @@
-"""What fixed it, what did not, and which incidents are the same: said by a person, on the whole house."""
+"""A person's corrections: fixes, failed attempts and equal incidents, on a whole stack."""
 
 import json
 from collections.abc import AsyncIterator

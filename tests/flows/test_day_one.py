@@ -61,7 +61,7 @@ class Desk:
                     return found
 
     async def plan(self, system: str) -> str:
-        """What comes of a plan for a system."""
+        """Return the result of a plan for a system."""
         task = {"kind": "plan", "description": "Book the orders into the ledger.", "systems": [system]}
         reply = await self.http.post(
             "/v1/tasks", params={"project": self.project}, json=task, headers={"Prefer": "wait=30"}

@@ -1,4 +1,4 @@
-"""A task submitted in each of the three forms by a Node client ends, and its end comes with findings (row G1)."""
+"""A task submitted in each of the three forms by a Node client ends, and its end comes with findings."""
 
 import asyncio
 import json

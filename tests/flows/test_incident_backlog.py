@@ -1,4 +1,4 @@
-"""Incidents on a running house: a backlog posted at once, what follows from a root, and the end of a task (row F5)."""
+"""Incidents on a running house: a backlog posted at once, what follows from a root, and the end of a task."""
 
 import random
 from typing import Any

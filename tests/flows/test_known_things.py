@@ -1,4 +1,4 @@
-"""What a decision used is told from what it was shown; a job is known from all that tells of it: on a real stack."""
+"""Used evidence is told from shown evidence, and a job is known from every source that names it, on a real stack."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""From OpenLineage events to incident tasks and their observed outcomes (rows F1, F2, F4, F5), on real event files."""
+"""From OpenLineage events to incident tasks and their observed outcomes, on real event files."""
 
 import copy
 import itertools

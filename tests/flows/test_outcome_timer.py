@@ -1,4 +1,4 @@
-"""The end of the wait for an outcome ends the incident too (row F5)."""
+"""The end of the wait for an outcome ends the incident too."""
 
 from collections.abc import AsyncIterator
 

@@ -141,7 +141,7 @@ def _listens_where_it_was_told(endpoints: Endpoints, others: dict[str, Any]) -> 
 
 
 def _keeps_its_secrets(endpoints: Endpoints, shown: str) -> None:
-    """What `/settings` says without a token holds none of the stack's secrets."""
+    """Assert that `/settings` without a token shows none of the stack's secrets."""
     assert endpoints.token not in shown
     for user in endpoints.users.values():
         assert user.password not in shown

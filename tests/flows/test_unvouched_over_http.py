@@ -1,4 +1,4 @@
-"""What is handed in by HTTP without anybody's word for it says so, is never high, and never proposed as an act."""
+"""Unvouched texts over HTTP are marked, are never high, and are never proposed as an act."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ async def handed_in(http: httpx.AsyncClient, project: str, text: str, untrusted:
 
 
 async def integrities(http: httpx.AsyncClient, project: str, text: str) -> list[int]:
-    """Of the passages that a search finds."""
+    """Return the integrity of each passage that a search finds."""
     found = (await http.post("/v1/search", json={"text": text, "project": project})).raise_for_status().json()
     return [each["integrity"] for each in found["items"]]
 

@@ -35,13 +35,13 @@ def incident(**fields: Any) -> PastIncident:
 
 
 async def reply(house: House, origin: Origin, *incidents: PastIncident, providers: Any = ()) -> IngestReply:
-    """What the door answers."""
+    """Return the reply of memory."""
     request = IngestRequest(origin=origin, incidents=incidents, providers=providers)
     return IngestReply.model_validate_json(await house.door.ingest("router", request.model_dump_json().encode()))
 
 
 async def recorded(house: House, project: str, *incidents: PastIncident) -> tuple[Recorded, ...]:
-    """What became of incidents that an administrator hands in."""
+    """Hand in incidents as an administrator, and return the result of each."""
     answer = await reply(house, house.standing(project, principal="administrator"), *incidents)
     assert answer.refusal is None, answer.refusal
     return answer.incidents

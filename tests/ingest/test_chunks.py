@@ -1,4 +1,4 @@
-"""Chunking loses nothing, keeps offsets exact and says where a chunk comes from (row C1)."""
+"""Chunking loses nothing, keeps offsets exact and says where a chunk comes from."""
 
 import argparse
 import ast

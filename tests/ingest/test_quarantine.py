@@ -16,7 +16,7 @@ GUIDE = f"# Client\n\nIts setting is\n{GENERIC}\nand no other.\n"
 
 
 async def uploaded(house: House, project: str, text: str) -> PutReply:
-    """What the door answers to the upload of a text that is one part."""
+    """Return the reply of memory to the upload of a text of one part."""
     content = text.encode()
     assert len(content) <= PART_BYTES
     origin = house.standing(project, principal="administrator")

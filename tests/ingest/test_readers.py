@@ -1,4 +1,4 @@
-"""What is handed in becomes text, or the reason why it does not is said; PDF and HTML by a process of its own."""
+"""Files become text, or are refused with a reason; PDF and HTML are read by a process of their own."""
 
 import json
 import zlib

@@ -1,4 +1,4 @@
-"""What the tests of the other services rely on in memory: `MemoryContract` holds for the fake and for the service."""
+"""Behaviour of memory that tests of other services rely on: `MemoryContract` holds for the fake and for the service."""
 
 import json
 from collections.abc import Awaitable

@@ -70,7 +70,7 @@ DECISION, DUE = "counterpoint.decision.made.v1", "counterpoint.task.due.v1"
 
 
 def task_body(task: str, state: str = "working", **fields: Any) -> dict[str, Any]:
-    """What a record in `tasks` holds."""
+    """Return the body of a record in `tasks`."""
     return {"task_id": task, "kind": "question", "state": state, **fields}
 
 
@@ -155,11 +155,11 @@ class House:
         self.knowledge = KnowledgeGraph(self.database, policy(), self.committer, parts.vectors, self.erasures.lock)
 
     async def remember(self) -> None:
-        """What a process does before it answers."""
+        """Remember earlier take-backs, as a process does before it answers."""
         await self.takebacks.remember(datetime.now(UTC) - timedelta(days=7))
 
     async def finish(self) -> None:
-        """What it does as soon as it applies commits."""
+        """Finish interrupted take-backs, as a process does as soon as it applies commits."""
         await self.takebacks.finish(datetime.now(UTC) - timedelta(days=7))
 
     @asynccontextmanager
@@ -214,7 +214,7 @@ class House:
         return Origin(**{**values, **changes})
 
     async def query(self, caller: str, origin: Origin, *queries: MemoryQuery) -> QueryReply:
-        """What the door answers to queries."""
+        """Return the reply of memory to queries."""
         request = QueryRequest(origin=origin, queries=queries)
         return QueryReply.model_validate_json(await self.door.query(caller, request.model_dump_json().encode()))
 
@@ -227,7 +227,7 @@ class House:
     async def commit(
         self, caller: str, origin: Origin, *, reads: int = 0, whole: bool = True, **commit: Any
     ) -> CommitReply:
-        """What the door answers to a commit; bodies are made `whole` before, unless what they lack is the point."""
+        """Return the reply of memory to a commit. With `whole`, missing fields of the bodies are filled in before."""
         asked = Commit(**commit)
         if whole:
             writes = tuple(completed(write, origin.project, origin.task_id, caller) for write in asked.writes)
@@ -264,7 +264,7 @@ class House:
         return await self.report(project, Verify(**asked))
 
     async def report(self, project: str, query: AuditQuery) -> dict[str, Any]:
-        """What the audit log is asked, answered."""
+        """Return the report that answers a query of the audit log."""
         found = await self.answer("router", self.standing(project), query)
         assert found.report is not None
         return found.report

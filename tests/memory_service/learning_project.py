@@ -107,7 +107,7 @@ async def there(house: House, project: str, *records: tuple[str, str]) -> list[b
 
 
 async def wish(house: House, project: str, kind: str, **item: Any) -> str:
-    """What a person wishes to be taken back or put back, done: its id."""
+    """Take something back or put it back as a person; return the id of the request."""
     wish_id = new_id()
     body = {"kind": kind, "reason": "it is wrong", **item}
     await house.apply(

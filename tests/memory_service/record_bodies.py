@@ -16,7 +16,7 @@ def completed(write: Write, project: str, task: str | None, agent: str) -> Write
 
 
 def rest(store: str, record_id: str, project: str, task: str | None = None, agent: str = "manager") -> dict[str, Any]:
-    """What a record has to have, whatever it is about; nothing for a store without a model."""
+    """Return the required fields of a record, whatever it is about; none for a store without a model."""
     about = {"task_id": task or "t-1", "project": project}
     match store:
         case "tasks":

@@ -1,4 +1,4 @@
-"""What is erased is gone everywhere, with what was derived from it; the proofs hold, and what is gone is said so."""
+"""Erasure removes content everywhere, with everything derived from it; proofs still hold, and gaps are named."""
 
 import asyncio
 import json

@@ -49,7 +49,7 @@ class WordModel:
         return np.stack([self.vector(text) for text in texts]) if texts else np.empty((0, self.dimensions), np.float32)
 
     def vector(self, text: str) -> Vectors:
-        """Of a text."""
+        """Return the vector of a text."""
         made = np.zeros(self.dimensions)
         for word in text.lower().split():
             seed = hashlib.sha256(f"{self.model_id} {word}".encode()).digest()[:4]
@@ -144,7 +144,7 @@ async def complete(house: House) -> dict[str, Any]:
 
 
 async def meanings(house: House, project: str) -> dict[str, int]:
-    """How many vectors there are of each model."""
+    """Return the number of vectors of each model."""
     async with house.superuser() as connection:
         rows = await connection.fetch(
             "SELECT model, count(*) AS n FROM meanings WHERE project = $1 GROUP BY model", project

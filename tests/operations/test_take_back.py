@@ -1,4 +1,4 @@
-"""A wrong record is traced to all it touched, and taken back: at once, as a whole, and the way back again (M1)."""
+"""A wrong record is traced to all it touched, and taken back: at once, as a whole, and the way back again."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A take-back can be undone, in any order, and leaves no trace: records, order, times and what a search finds (M1)."""
+"""A take-back can be undone, in any order, and leaves no trace: records, order, times and what a search finds."""
 
 from typing import Any, Literal
 
@@ -246,7 +246,7 @@ async def test_what_comes_after_a_shown_page_keeps_its_taint(house: House, proje
 
 
 async def test_the_past_shows_each_record_once_as_it_stood(house: House, project: str) -> None:
-    """What was put back has its old place, and stands again from when that was done."""
+    """A restored record has its old place, and stands again from the restoration on."""
     document = await ingest(house, project, POISON)
     learned = await learn(house, project, new_id())
     store, record = learned["attempt"]

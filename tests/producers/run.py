@@ -37,7 +37,7 @@ _SETTLED = frozenset({"input_required", "completed", "failed"})
 
 @dataclass(frozen=True)
 class Target:
-    """Where a producer sends its events: the OpenLineage API, a token, and the folder of its own files."""
+    """Target of a producer's events: the OpenLineage API, a token, and the folder of its own files."""
 
     lineage: str
     token: str
@@ -65,7 +65,7 @@ class Producer:
 
 @dataclass
 class Report:
-    """What was checked of one producer, and its cards."""
+    """Checks of one producer, and its cards."""
 
     checks: list[dict[str, Any]] = field(default_factory=list)
     cards: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a store held at any past commit: against a model of every version, in any order of writes and deletions."""
+"""Contents of a store at any past commit, against a model of every version, in any order of writes and deletions."""
 
 import json
 from typing import Any

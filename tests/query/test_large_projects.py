@@ -1,4 +1,4 @@
-"""What is remembered grows; no handler stops because more is known than one message of the bus carries."""
+"""Projects grow; no handler fails when a project holds more than one message of the bus carries."""
 
 from datetime import UTC, datetime
 from typing import Any

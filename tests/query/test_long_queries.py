@@ -1,4 +1,4 @@
-"""Who asks for something that takes long keeps nobody else from being answered."""
+"""A long query keeps no other from being answered."""
 
 import asyncio
 from typing import Any

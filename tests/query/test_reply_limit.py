@@ -12,7 +12,7 @@ TASKS = 12
 
 
 async def large_tasks(house: House, project: str, count: int, size: int = LARGE) -> Origin:
-    """So many waiting tasks with so much in each; the origin of somebody who reads them."""
+    """Write `count` waiting tasks with `size` bytes in each; return the origin of a reader."""
     for number in range(count):
         body = task_body(f"t{number}", "input_required", context={"log": "x" * size})
         writes = (Write(store="tasks", id=f"t{number}", body=body),)

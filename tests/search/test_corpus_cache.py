@@ -1,4 +1,4 @@
-"""Stores held in RAM: the same rows are found as without, whatever was changed in between (rows B8, C2)."""
+"""Stores held in RAM: the same rows are found as without, whatever was changed in between."""
 
 import asyncio
 import random
@@ -488,7 +488,7 @@ async def test_rows_without_a_vector_are_found_by_their_words(
 async def test_a_change_after_a_store_was_read_is_not_mixed_in(
     owner: Connection, memory: Connection, reading: ReadConnections
 ) -> None:
-    """What was read in another state than a search sees is not taken for it."""
+    """A corpus read in another state than a search sees is not used by that search."""
     await fill_store(owner, random.Random(1), 12)
     await use(memory, "orders")
     held, watched = CorpusCache(reading, searches=1), CountingConnection(memory)

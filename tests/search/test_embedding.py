@@ -1,4 +1,4 @@
-"""The embedding model is the known one, survives damage and concurrent builders, and embeds as its fp32 form (A10)."""
+"""The embedding model is the known one, survives damage and concurrent builders, and embeds as its fp32 form."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A filter is inside the search: k rows come back when k exist, however few of all rows match (row B8)."""
+"""A filter is inside the search: k rows come back when k exist, however few of all rows match."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A search by type, place, time and metadata; by several wordings; and with what stands around (row C2)."""
+"""A search by type, place, time and metadata; by several wordings; and with what stands around."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Fusion is bounded, monotone and stable (row C2)."""
+"""Fusion is bounded, monotone and stable."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Hybrid search on PostgreSQL: BM25 and cosine for every candidate, k rows for every project (rows B6, B8, C2)."""
+"""Hybrid search on PostgreSQL: BM25 and cosine for every candidate, k rows for every project."""
 
 import json
 import math

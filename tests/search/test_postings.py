@@ -1,4 +1,4 @@
-"""Postings: always what the vectors say, read by their key, and only as many as tell rows apart (row C2)."""
+"""Postings: always what the vectors say, read by their key, and only as many as tell rows apart."""
 
 import json
 import math
@@ -52,7 +52,7 @@ async def write(memory: Connection, project: str, texts: dict[str, str], label: 
 
 
 async def contents(owner: Connection, table: str) -> tuple[set[tuple[Any, ...]], set[tuple[Any, ...]]]:
-    """What a table holds, and what it should."""
+    """Return the rows of a table, and the rows it should have."""
     wanted = await owner.fetch(FROM_VECTORS[table])
     columns = ", ".join(wanted[0].keys()) if wanted else "1"
     held = await owner.fetch(f"SELECT {columns} FROM {table}" + ("" if table == "postings" else " WHERE rows <> 0"))

@@ -1,4 +1,4 @@
-"""What is written to be found exactly keeps its form; words are prepared for stemming (row C2)."""
+"""Terms of a text: identifiers keep their form, words are prepared for stemming."""
 
 import pytest
 from hypothesis import given

@@ -145,7 +145,7 @@ async def test_nobody_waits_for_a_committer_that_has_ended(house: House, project
 
 @asynccontextmanager
 async def lease_of_its_own(house: House, name: str) -> AsyncIterator[str]:
-    """Where a lease may be taken that is not the house's."""
+    """Yield the URL of a database with a lease that is not the house's."""
     async with house.superuser() as record:
         await record.execute(f"CREATE DATABASE {name}")
         try:
@@ -158,7 +158,7 @@ async def lease_of_its_own(house: House, name: str) -> AsyncIterator[str]:
 
 
 async def test_a_lease_keeps_its_epoch_until_somebody_else_has_held_it(house: House) -> None:
-    """What was sent under it may still be on its way."""
+    """Commits sent under it may still be on their way."""
     async with lease_of_its_own(house, "ended") as url, Wire(url) as wire, house.superuser() as record:
         ours, theirs = Lease(wire.url, "ours"), Lease(url, "theirs")
         first, sure = await ours.acquire(0.01), ours.valid_acquisition

@@ -33,7 +33,7 @@ def status_of(pid: int) -> list[str]:
 
 
 class EngineContract(ABC):
-    """What every engine does. `write` and `read` use one record."""
+    """Behaviour of every engine. `write` and `read` use one record."""
 
     name: str
     variable: str

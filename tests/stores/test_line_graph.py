@@ -1,4 +1,4 @@
-"""What the line's graph writes costs no more for there being more of it."""
+"""Writes to the line's graph cost no more as the graph grows."""
 
 from collections.abc import Mapping
 from pathlib import Path

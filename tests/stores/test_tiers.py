@@ -96,7 +96,7 @@ class GraphDriver(TierDriver):
 
 
 class EpisodicContract(TierContract):
-    """What every engine of episodic memory does besides."""
+    """Further behaviour of every engine of episodic memory."""
 
     @pytest.fixture
     def episodic(self, tier: Driver) -> Episodic:
@@ -249,7 +249,7 @@ class TestGraph(TierContract):
 
 
 class OnDisk:
-    """What tiers in a folder do when the folder is not as they left it."""
+    """Behaviour of tiers in a folder that is not as they left it."""
 
     @pytest.fixture(params=[EdgeDriver, GraphDriver])
     async def kept(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:

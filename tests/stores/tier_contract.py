@@ -1,4 +1,4 @@
-"""What every tier does, whatever its engine: the newest version wins, projects are apart, a rebuild is no other."""
+"""Behaviour of every tier on any engine: the newest version wins, projects are apart, a rebuild changes nothing."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -37,7 +37,7 @@ class Wrote:
 
 
 class Driver(ABC):
-    """How a test reaches one tier on one engine."""
+    """Access of a test to one tier on one engine."""
 
     @abstractmethod
     async def apply(self, *written: Wrote) -> None:

@@ -90,7 +90,7 @@ class Event:
 
 
 class Events:
-    """What comes down an open stream, event by event."""
+    """Events and comments of an open stream, one by one."""
 
     def __init__(self, response: httpx.Response) -> None:
         self._lines = response.aiter_lines()

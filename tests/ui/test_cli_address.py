@@ -1,4 +1,4 @@
-"""Where a command finds Counterpoint: options, then the environment, then the nearest data folder."""
+"""Address of Counterpoint for a command: options, then the environment, then the nearest data folder."""
 
 import json
 from pathlib import Path

@@ -25,7 +25,7 @@ FREEIPA = ROOT / "examples" / "incidents" / "freeipa.yaml"
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_second_incident_in_other_words_behaves_alike(tmp_path: Path) -> None:
-    """Three attempts, an override, and the next task that starts with what worked (row A8)."""
+    """Three attempts, an override, and the next task that starts with what worked."""
     command = [sys.executable, "-m", "counterpoint.cli.main", "demo", "--incident", str(FREEIPA), "--json"]
     played = subprocess.run(command, capture_output=True, text=True, check=False, env=_environment(tmp_path))
     assert played.returncode == 0, played.stdout + played.stderr

@@ -1,4 +1,4 @@
-"""What people look at, printed from what the running system answers: for each command its words and its JSON."""
+"""Output of each command on a running system: its words and its JSON."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What a take-back prints."""
+"""Output of a take-back."""
 
 from collections.abc import Iterator
 

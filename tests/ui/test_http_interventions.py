@@ -1,4 +1,4 @@
-"""What is said about a task over HTTP: an outcome, an override, a cancellation; and that it says when it comes late."""
+"""Outcomes, overrides and cancellations of a task over HTTP; a late one is marked as late."""
 
 from typing import Any
 

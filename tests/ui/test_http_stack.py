@@ -218,7 +218,7 @@ async def test_a_stream_ends_when_the_router_is_stopped_and_goes_on_where_it_was
 
 
 async def _rest(events: Events) -> AsyncIterator[Event | str]:
-    """What still comes until the stream ends; a broken connection is an error."""
+    """Yield the remaining events until the stream ends; a broken connection is an error."""
     while (one := await events.next()) is not None:
         yield one
 
