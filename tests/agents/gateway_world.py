@@ -32,12 +32,13 @@ class World:
     model says `text`, or what its `script` makes of the messages. Responses wait for `hold`, and each part of a stream
     after the first for `between`.
 
-    `arrived` is set when `expected` requests have come in.
+    `arrived` is set when `expected` requests have come in. `connections` has the ports of the clients of models.
     """
 
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
         self.answers: list[Response] = []
+        self.connections: set[int] = set()
         self.hold = asyncio.Event()
         self.hold.set()
         self.arrived = asyncio.Event()
@@ -115,6 +116,8 @@ class World:
         return self.answers.pop(0) if self.answers else JSONResponse({"query": "q", "results": self.pages})
 
     async def _came(self, request: Request) -> dict[str, Any]:
+        assert request.client is not None
+        self.connections.add(request.client.port)
         body: dict[str, Any] = json.loads(await request.body())
         await self._seen(body)
         return body

@@ -79,7 +79,7 @@ class TestCalls:
     )
     async def test_only_a_price_that_is_written_down_is_one(self, model: str, usd: Any) -> None:
         output = 0 if model in (EMBEDDING, "bedrock/us.twelvelabs.marengo-embed-2-7-v1:0") else 100
-        assert (await ModelProvider(1).estimate(model, 1000, output)).usd == usd
+        assert (await ModelProvider(1, 60).estimate(model, 1000, output)).usd == usd
 
     async def test_vectors_come_back_in_their_order(
         self, asking: Gateway, memory: Memory, house: House, project: str, outside: World

@@ -173,6 +173,12 @@ async def test_litellm_writes_no_log_of_a_call(
     assert logged == []
 
 
+async def test_calls_of_different_deadlines_share_a_connection(asking: Gateway, memory: Memory, outside: World) -> None:
+    for number in range(3):
+        await generated(asking, memory, f"k{number}", deadline_s=20 + number)
+    assert len(outside.connections) == 1
+
+
 async def test_a_settlement_without_a_reply_is_not_counted_twice(
     asking: Gateway, memory: Memory, outside: World, door: Door, requests: list[str]
 ) -> None:

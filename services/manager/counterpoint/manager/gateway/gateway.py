@@ -65,7 +65,7 @@ class ModelGateway:
     def __init__(self, memory_for: MemoryForOrigin, limits: ProviderLimits) -> None:
         self._limits = limits
         self._reservations = Reservations(memory_for, limits.job_tokens, limits.approvals)
-        self._provider = ModelProvider(limits.tries)
+        self._provider = ModelProvider(limits.tries, limits.call_s)
         self._web = WebSearchProvider(limits.search_url) if limits.search_url else None
         self._limiter = FairLimiter(limits.calls)
         self._paused_until: dict[str, float] = {}
@@ -79,6 +79,7 @@ class ModelGateway:
     async def close(self) -> None:
         """Close the connections to providers."""
         self._reservations.close()
+        await self._provider.close()
         if self._web is not None:
             await self._web.close()
 

@@ -47,10 +47,12 @@ class UnknownCallOutcome(CounterpointError):
 
 
 class ModelProvider:
-    """Calls models, with at most `tries` tries of a call before its deadline."""
+    """Calls models, with at most `tries` tries of a call before its deadline, which is at most `call_s` away."""
 
-    def __init__(self, tries: int) -> None:
+    def __init__(self, tries: int, call_s: float) -> None:
         self._tries = tries
+        # LiteLLM keeps a client, with its connections, for each timeout: the time that is left would make one a call.
+        self._client_timeout_s = call_s
         self._loading = asyncio.Lock()
         self._litellm: Any = None
         self._is_internal: Any = None
@@ -60,6 +62,12 @@ class ModelProvider:
         async with self._loading:
             if self._litellm is None:
                 self._litellm, self._is_internal = await asyncio.to_thread(_import_litellm)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._litellm is not None:
+            await self._litellm.close_litellm_async_clients()
+            self._litellm.in_memory_llm_clients_cache.flush_cache()
 
     async def estimate(self, model: str, input_tokens: int, output_tokens: int) -> CallUsage:
         """Estimate the cost of tokens; `unknown` where the model has no known price."""
@@ -93,13 +101,13 @@ class ModelProvider:
             raise ProviderUnavailable("no time was left for the provider")
         try:
             if isinstance(call, EmbedCall):
-                response = await self._await_answer(self._embed(call, remaining_s), remaining_s)
+                response = await self._await_answer(self._embed(call), remaining_s)
                 answer, used = _vectors(response, len(call.texts)), response.usage
             elif deltas is None:
-                response = await self._await_answer(self._generate(call, remaining_s), remaining_s)
+                response = await self._await_answer(self._generate(call), remaining_s)
                 answer, used = completion_of(response), response.usage
             else:
-                streamed = await self._await_answer(self._stream(call, remaining_s, deltas), remaining_s)
+                streamed = await self._await_answer(self._stream(call, deltas), remaining_s)
                 answer, used = streamed.answer, streamed.usage
             reported = int(getattr(used, "prompt_tokens", 0) or 0), int(getattr(used, "completion_tokens", 0) or 0)
             tokens = reported if any(reported) else max_call_tokens(call)
@@ -107,8 +115,8 @@ class ModelProvider:
             raise UnknownCallOutcome(f"the provider's answer is invalid: {type(error).__name__}") from error
         return CallOutcome(answer, call.model, CallUsage(self._price(call.model, *tokens), *tokens))
 
-    async def _stream(self, call: GenerateCall, remaining_s: float, deltas: DeltaSink) -> StreamedCompletion:
-        stream = await self._generate(call, remaining_s, stream=True, stream_options={"include_usage": True})
+    async def _stream(self, call: GenerateCall, deltas: DeltaSink) -> StreamedCompletion:
+        stream = await self._generate(call, stream=True, stream_options={"include_usage": True})
         streamed = StreamedCompletion()
         try:
             async with aclosing(stream):
@@ -124,7 +132,7 @@ class ModelProvider:
             streamed.usage = None  # LiteLLM's own count, not the provider's
         return streamed
 
-    def _generate(self, call: GenerateCall, remaining_s: float, **extra: Any) -> Awaitable[Any]:
+    def _generate(self, call: GenerateCall, **extra: Any) -> Awaitable[Any]:
         if call.json_schema is not None:
             extra["response_format"] = {"type": "json_schema", "json_schema": call.json_schema}
         elif call.as_json:
@@ -142,7 +150,7 @@ class ModelProvider:
             ],
             max_tokens=call.max_tokens,
             temperature=call.temperature,
-            timeout=remaining_s,
+            timeout=self._client_timeout_s,
             max_retries=0,
             num_retries=0,
             drop_params=True,
@@ -150,13 +158,13 @@ class ModelProvider:
         )
         return request
 
-    def _embed(self, call: EmbedCall, remaining_s: float) -> Awaitable[Any]:
+    def _embed(self, call: EmbedCall) -> Awaitable[Any]:
         extra = {} if call.dimensions is None else {"dimensions": call.dimensions}
         request: Awaitable[Any] = self._litellm.aembedding(
             model=call.model,
             input=list(call.texts),
             encoding_format="float",
-            timeout=remaining_s,
+            timeout=self._client_timeout_s,
             max_retries=0,
             num_retries=0,
             drop_params=True,
