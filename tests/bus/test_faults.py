@@ -22,6 +22,7 @@ from nats.aio.msg import Msg
 from counterpoint.bus import Service, delivery
 from counterpoint.bus.codec import Inbound
 from counterpoint.bus.delivery import LAST_DELIVERY
+from counterpoint.bus.heartbeat import Heartbeat
 from counterpoint.client import Memory, put, send
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away, Permanent, Problem, Transient
@@ -61,6 +62,33 @@ async def test_a_passing_fault_is_tried_again_later(
     assert len(deliveries) == 3
     assert await house.actions(place) == 1
     assert not await house.dead_letters(place)
+
+
+async def test_a_message_that_comes_again_while_it_is_handled_is_not_begun_again(
+    house: SmallHouse, router: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its heartbeats are late, as in a process without processor time. The next run would discard each earlier one."""
+    monkeypatch.setattr(Heartbeat, "_beat", lambda _: None)
+    manager, place = house.service("manager"), project()
+    handler = GatedHandler(manager, opened)
+    async with alive(manager):
+        before = await _deliveries(house, "manager")
+        await route(router, place)
+        await eventually(lambda: _came(house, "manager", before + 3))
+        handler.go.set()
+        await eventually(lambda: house.finished(place, "manager"))
+        await house.acknowledged("manager")
+    assert [(number, run) for _, number, run in handler.runs] == [(1, 0)]
+    assert not await house.dead_letters(place)
+
+
+async def _deliveries(house: SmallHouse, consumer: str) -> int:
+    async with house.client("provisioner") as client:
+        return int((await client.jetstream().consumer_info(subjects.TASKS, consumer)).delivered.consumer_seq)
+
+
+async def _came(house: SmallHouse, consumer: str, count: int) -> bool:
+    return await _deliveries(house, consumer) >= count
 
 
 async def test_an_unreadable_message_is_rejected_and_kept_and_delays_no_other(house: SmallHouse) -> None:
