@@ -69,3 +69,9 @@ async def test_whoever_works_on_a_whole_request_may_take_longer(port: int) -> No
     said = await _said(port, HEAD + b"Connection: close\r\n\r\nslow!")
     assert said.startswith(b"HTTP/1.1 200 OK")
     assert said.endswith(b"5")
+
+
+@pytest.mark.parametrize("path", ["/", "/missing"])
+async def test_a_browser_takes_no_reply_for_another_type_than_the_one_it_states(port: int, path: str) -> None:
+    said = await _said(port, f"GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode())
+    assert said.lower().count(b"x-content-type-options: nosniff") == 1

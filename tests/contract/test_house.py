@@ -57,7 +57,7 @@ BENCH = "bench"
 """The one exception: it measures services and engines, so it may import them all. Nothing imports it."""
 MEMORY_ROOMS = (
     "rpc", "operations", "query", "ingest", "maintenance", "projection", "commit", "search", "embedding", "access",
-    "provenance", "audit", "cache", "record",
+    "provenance", "audit", "cache", "record", "sandbox",
 )  # fmt: skip
 """Rooms of the memory service from the top down."""
 DEVELOPER_ROOMS = ("agent", "rag", "policies", "evidence", "excerpts", "language")

@@ -11,7 +11,7 @@ from ingest.pdf_files import assembled, paper, written
 
 from counterpoint.memory.ingest.chunk import chunk
 from counterpoint.memory.ingest.readers import read
-from counterpoint.memory.ingest.readers import sandbox as apart_module
+from counterpoint.memory.ingest.readers import reader_process as apart_module
 from counterpoint.memory.ingest.readers.html import HTML_LIMIT_CHARS
 from counterpoint.memory.ingest.readers.notebook import OUTPUT_CHARS
 from counterpoint.proto.conversation import Turn, transcript
@@ -142,6 +142,7 @@ class TestPdf:
         monkeypatch.setattr(apart_module, "_CHILD", tmp_path / "worker.py")
         (tmp_path / "worker.py").write_text(
             "import json, os, resource, runpy, socket, sys\n"
+            "from counterpoint.memory.sandbox import limits\n"
             f"own = runpy.run_path({str(worker)!r})\n"
             "def tried(act, *given):\n"
             "    try: act(*given)\n"
@@ -150,8 +151,8 @@ class TestPdf:
             "seen = [*os.environ, os.getcwd(), *os.listdir('/proc/self/fd')[3:-1]]\n"
             "own['bounded']()\n"
             "seen += [open('/proc/self/status').read().partition('NoNewPrivs:')[2].split()[0], str(os.nice(0))]\n"
+            "limits.close()\n"
             "seen += [str(resource.getrlimit(resource.RLIMIT_NPROC)), str(resource.getrlimit(resource.RLIMIT_FSIZE))]\n"
-            "own['closed']()\n"
             "seen += [tried(open, '/etc/passwd'), tried(socket.socket), tried(os.pipe)]\n"
             "print(json.dumps({'pages': seen}))\n"
         )

@@ -14,7 +14,7 @@ from memory_service.house import House
 
 from counterpoint.memory.commit import pipeline
 from counterpoint.memory.ingest import documents
-from counterpoint.memory.ingest.readers import pdf, sandbox
+from counterpoint.memory.ingest.readers import pdf, reader_process
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.ids import document_id
 from counterpoint.proto.ingest import Document, PutPart, PutReply
@@ -105,14 +105,14 @@ async def test_documents_that_hold_their_readers_up_delay_no_text(
 ) -> None:
     """More of them than documents are ingested at a time, and than there are threads."""
     gate, at_once, entered = threading.Event(), list[bool](), threading.Semaphore(0)
-    free = threading.BoundedSemaphore(sandbox.READERS)
+    free = threading.BoundedSemaphore(reader_process.READERS)
 
-    def hangs(kind: str, content: bytes) -> sandbox.ReaderResult:
+    def hangs(kind: str, content: bytes) -> reader_process.ReaderResult:
         at_once.append(free.acquire(blocking=False))
         entered.release()
         gate.wait()
         free.release()
-        return sandbox.ReaderResult(pages=("x",))
+        return reader_process.ReaderResult(pages=("x",))
 
     monkeypatch.setattr(pdf, "read_in_worker", hangs)
     content = base64.b64encode(paper(["x"])).decode()

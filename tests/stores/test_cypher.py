@@ -1,16 +1,19 @@
-"""Cypher only reads: by its words, by the engine's plan and by the transaction it runs in; and it ends in time."""
+"""Cypher only reads: by its words, by the engine's plan and by the process it runs in; and it ends in its limits."""
 
+import resource
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from counterpoint.memory.projection import graph as graph_module
+from counterpoint.memory.projection import cypher as cypher_module
 from counterpoint.memory.projection.cypher import check_words
+from counterpoint.memory.projection.cypher_worker import MEMORY_LIMIT_BYTES
 from counterpoint.memory.projection.graph import Graph
 from counterpoint.memory.projection.tier import RecordChange, TierPosition
-from counterpoint.proto.errors import Permanent
+from counterpoint.proto.errors import Away, CounterpointError, Permanent
 
 PROJECT = "orders"
 WRITES = [
@@ -74,12 +77,25 @@ async def graph(tmp_path: Path) -> AsyncIterator[Graph]:
     await made.close()
 
 
+def unchecked_plan(path: Path) -> None:
+    """Write a worker whose look at the plan has a hole."""
+    path.write_text(
+        "from counterpoint.memory.projection import cypher_worker\n"
+        "cypher_worker.check_plan = lambda plan: None\n"
+        "cypher_worker.main()\n"
+    )
+
+
 def made_in(folder: Path) -> list[Path]:
     return list(folder.glob("out*"))
 
 
 async def ask(graph: Graph, query: str, parameters: dict[str, Any] | None = None, limit: int = 100) -> Any:
     return await graph.cypher(PROJECT, query, parameters or {}, limit, 1000)
+
+
+def peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 async def whole(graph: Graph) -> Any:
@@ -105,22 +121,38 @@ async def test_the_engine_would_refuse_it_too(
     """By its plan, or because it cannot be bound: as if the look at the words had a hole."""
     (tmp_path / "in.csv").write_text("a\nsecret\n")
     before = await whole(graph)
-    monkeypatch.setattr(graph_module, "check_words", lambda query: None)
-    with pytest.raises(Permanent, match="cypher"):
+    monkeypatch.setattr(cypher_module, "check_words", lambda query: None)
+    with pytest.raises(CounterpointError, match=r"cypher|Too many open files"):
         await ask(graph, query.replace("{folder}", str(tmp_path)))
     assert not made_in(tmp_path)
     assert await whole(graph) == before
 
 
 @pytest.mark.parametrize("query", WRITES)
-async def test_the_transaction_would_refuse_it_too(graph: Graph, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_process_could_not_write_either(
+    graph: Graph, query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = await whole(graph)
+    unchecked_plan(tmp_path / "worker.py")
     with monkeypatch.context() as holes:
-        holes.setattr(graph_module, "check_words", lambda query: None)
-        holes.setattr(graph_module, "check_plan", lambda plan: None)
-        with pytest.raises(Permanent, match="read-only transaction"):
+        holes.setattr(cypher_module, "check_words", lambda query: None)
+        holes.setattr(cypher_module, "_WORKER", tmp_path / "worker.py")
+        with pytest.raises(Permanent, match="read-only"):
             await ask(graph, query)
     assert await whole(graph) == before
+
+
+@pytest.mark.parametrize("query", ["LOAD FROM '{folder}/in.csv' RETURN *", "COPY (RETURN 1) TO '{folder}/out.csv'"])
+async def test_the_process_could_open_no_file_either(
+    graph: Graph, query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in.csv").write_text("a\nsecret\n")
+    unchecked_plan(tmp_path / "worker.py")
+    monkeypatch.setattr(cypher_module, "check_words", lambda query: None)
+    monkeypatch.setattr(cypher_module, "_WORKER", tmp_path / "worker.py")
+    with pytest.raises(CounterpointError, match=r"cypher|Too many open files"):
+        await ask(graph, query.replace("{folder}", str(tmp_path)))
+    assert not made_in(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -157,13 +189,53 @@ async def test_a_parameter_that_the_engine_has_no_type_for_is_the_askers_fault(g
     assert [problem.field for problem in refused.value.problems] == ["parameters"]
 
 
-async def test_what_takes_too_long_or_too_much_ends_and_the_next_is_answered(graph: Graph) -> None:
-    endless = "UNWIND range(1, 100000) AS x UNWIND range(1, 100000) AS y RETURN sum(x * y)"
-    with pytest.raises(Permanent, match="longer than 50 ms"):
-        await graph.cypher(PROJECT, endless, {}, 10, 50)
-    with pytest.raises(Permanent, match=r"memory limit|longer than"):
-        await graph.cypher(PROJECT, "UNWIND range(1, 10000000) AS x RETURN x, x, x", {}, 10, 2500)
+@pytest.mark.parametrize(
+    "query",
+    [
+        "UNWIND range(1, 100000000) AS x RETURN count(x)",
+        "RETURN size(range(1, 50000000))",
+        "RETURN lpad('', 500000000, 'x')",
+        "UNWIND range(1, 10000000) AS x RETURN x, x, x ORDER BY x",
+        "UNWIND range(1, 30000) AS x RETURN collect(lpad('', 10000, 'x'))",
+        "UNWIND range(1, 100000) AS x UNWIND range(1, 100000) AS y RETURN sum(x * y)",
+    ],
+)
+async def test_a_query_that_builds_large_values_costs_this_process_nothing(graph: Graph, query: str) -> None:
+    before = peak_bytes()
+    with pytest.raises(Permanent, match=r"exceeds the memory limit of a query, 256 MB|took longer than 1000 ms"):
+        await ask(graph, query)
+    assert peak_bytes() - before < 64 * 2**20
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    assert most < MEMORY_LIMIT_BYTES + 256 * 2**20
     assert (await ask(graph, "RETURN 1")).rows == ((1,),)
+
+
+async def test_a_query_ends_in_its_time(graph: Graph) -> None:
+    endless = "UNWIND range(1, 100000) AS x UNWIND range(1, 100000) AS y RETURN sum(x * y)"
+    with pytest.raises(Permanent, match="took longer than 50 ms"):
+        await graph.cypher(PROJECT, endless, {}, 10, 50)
+    assert (await ask(graph, "RETURN 1")).rows == ((1,),)
+
+
+async def test_a_process_that_does_not_answer_is_away(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "worker.py").write_text("import sys\nsys.stdin.read()\nsys.exit(1)\n")
+    monkeypatch.setattr(cypher_module, "_WORKER", tmp_path / "worker.py")
+    with pytest.raises(Away, match="does not respond"):
+        await ask(graph, "RETURN 1")
+
+
+async def test_a_query_sees_what_was_applied_before_it(graph: Graph) -> None:
+    """Before and after a checkpoint: changes are in the write-ahead log first."""
+    count = "MATCH (a:Action) RETURN count(a)"
+    assert (await ask(graph, count)).rows == ((12,),)
+    body = {"task_id": "t1", "kind": "set", "after": [], "reasoning": "x" * 9000}
+    for first in range(12, 1212, 600):
+        changes = [RecordChange(PROJECT, "actions", f"b{n}", 1, n, "router", 1, "t1", body=body) for n in range(600)]
+        changes = [replace(change, id=f"b{first + n}", seq=first + n) for n, change in enumerate(changes)]
+        await graph.apply(PROJECT, changes, TierPosition("life", first + 600))
+        assert (await ask(graph, count)).rows == ((first + 600,),)
 
 
 @pytest.mark.parametrize("query", ["MATCH (a:Nothing) RETURN a", "MATCH (a RETURN a", "RETURN 1 / 0"])

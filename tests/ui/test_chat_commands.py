@@ -41,12 +41,18 @@ def chat(front: RunningFront, tmp_path: Path) -> RunningFront:
     return front
 
 
+def signed_by_slack(form: dict[str, str], age_s: int = 0) -> tuple[bytes, dict[str, str]]:
+    """The body and the headers of a request of Slack."""
+    content = urlencode(form).encode()
+    stamp = str(int(utc_now().timestamp()) - age_s)
+    signed = hmac.new(SECRET.encode(), b":".join((b"v0", stamp.encode(), content)), hashlib.sha256).hexdigest()
+    return content, {"x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={signed}"}
+
+
 async def slack(front: RunningFront, text: str, user: str = "U1", **other: str) -> httpx.Response:
     """The request that Slack sends for a slash command."""
-    content = urlencode({"command": "/counterpoint", "text": text, "user_id": user, **other}).encode()
-    stamp = str(int(utc_now().timestamp()))
-    signed = hmac.new(SECRET.encode(), b":".join((b"v0", stamp.encode(), content)), hashlib.sha256).hexdigest()
-    return await push(front, "chat", content, {"x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={signed}"})
+    form = {"command": "/counterpoint", "text": text, "user_id": user, **other}
+    return await push(front, "chat", *signed_by_slack(form))
 
 
 async def reply_text(front: RunningFront, text: str, user: str = "U1") -> str:
@@ -160,6 +166,48 @@ async def test_what_was_changed_and_an_outcome_are_reported_as_the_person(chat: 
     )  # fmt: skip
     assert (failed.outcome, failed.fixed_by, failed.note) == ("failed", None, "still full")
     assert "is not a task of project" in await reply_text(chat, "changed t9 x")
+
+
+def click_on(action: str, task: dict[str, Any], **more: str) -> dict[str, str]:
+    """What Slack sends for a click on a button, or for a text that was entered."""
+    payload = {"type": "block_actions", "user": {"id": "U1"}, "actions": [{"action_id": action, **more}]}
+    payload["actions"][0]["block_id" if action == "changed" else "value"] = json.dumps(task)
+    return {"payload": json.dumps(payload)}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"command": "/counterpoint", "text": f"outcome t1 failed again --project {PROJECT}", "user_id": "U1"},
+        {"command": "/counterpoint", "text": f"changed t1 raised the quota --project {PROJECT}", "user_id": "U1"},
+        click_on("failed", {"project": PROJECT, "task_id": "t1", "attempt": 1}),
+        click_on("changed", {"project": PROJECT, "task_id": "t1"}, value="raised the quota"),
+    ],
+)
+async def test_a_recorded_request_of_slack_counts_once(chat: RunningFront, form: dict[str, str]) -> None:
+    put_waiting_task(chat, waiting_for="outcome", proposal="Restart it", attempt=1)
+    await chat.me.post("/v1/tasks", json={"kind": "troubleshoot", "description": "d", "task_id": "t1"})
+    content, headers = signed_by_slack(form)
+    upper = headers | {"x-slack-signature": headers["x-slack-signature"].upper().replace("V0", "v0")}
+    for given in (headers, headers, upper):
+        answer = await push(chat, "chat", content, given)
+        assert answer.status_code == 200
+        assert "Reported for task t1" in answer.text or "payload" in form
+    assert len(chat.house.of_type(TaskOutcomeReported)) == 1
+    # The same words again are another request.
+    assert (await push(chat, "chat", *signed_by_slack(form, age_s=1))).status_code == 200
+    assert len(chat.house.of_type(TaskOutcomeReported)) == 2
+
+
+async def test_a_recorded_message_of_teams_counts_once(chat: RunningFront) -> None:
+    put_waiting_task(chat, waiting_for="outcome", proposal="Restart it", attempt=1)
+    await chat.me.post("/v1/tasks", json={"kind": "troubleshoot", "description": "d", "task_id": "t1"})
+    sent_at = utc_now().isoformat()
+    for _ in range(2):
+        assert "Reported for task t1" in card_of(await teams(chat, "outcome t1 failed", timestamp=sent_at))
+    assert len(chat.house.of_type(TaskOutcomeReported)) == 1
+    await teams(chat, "outcome t1 failed")
+    assert len(chat.house.of_type(TaskOutcomeReported)) == 2
 
 
 async def test_strangers_other_projects_and_unknown_words_are_refused_by_name(chat: RunningFront) -> None:

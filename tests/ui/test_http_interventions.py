@@ -146,6 +146,21 @@ async def test_an_override_is_recorded_under_the_principals_kind(front: RunningF
     assert said.after == (front.house.line("t1")[-2].action_id,)
 
 
+async def test_only_its_submitter_or_an_overrider_cancels_a_task(front: RunningFront) -> None:
+    async with front.as_principal("ann", "submit") as ann, front.as_principal("bob", "submit") as bob:
+        assert (await ann.post("/v1/tasks", json=BODY | {"task_id": "t1"})).status_code == 202
+        refused = await bob.post("/v1/tasks/t1/cancel")
+        assert (refused.status_code, refused.json()["code"]) == (403, "role")
+        assert "another principal submitted" in refused.json()["detail"]
+        # Nor does who submits the same task again own it.
+        assert (await bob.post("/v1/tasks", json=BODY | {"task_id": "t1"})).status_code == 202
+        assert (await bob.post("/v1/tasks/t1/cancel")).status_code == 403
+        assert (await ann.post("/v1/tasks/t1/cancel")).status_code == 202
+    async with front.as_principal("lead", "override") as lead:
+        assert (await lead.post("/v1/tasks/t1/cancel")).status_code == 202
+    assert [told.by for told in front.house.of_type(CancelTask)] == ["ann", "lead"]
+
+
 async def test_a_task_is_called_off_with_a_reason_or_without(front: RunningFront) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
     assert (await front.me.post("/v1/tasks/t1/cancel")).status_code == 202

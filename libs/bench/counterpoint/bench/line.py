@@ -36,7 +36,7 @@ from counterpoint.proto.memory import Cypher, Line, MemoryQuery
 
 TASKS = 10
 ACTIONS = 100
-SAMPLES = 200
+SAMPLES = 50
 RUNS = 3
 PROJECT = "bench"
 WHOLE = """

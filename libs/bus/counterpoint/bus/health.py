@@ -100,6 +100,8 @@ def http_server(
         timeout_graceful_shutdown=finish_s,
         ssl_certfile=certificate,
         ssl_keyfile=key,
+        # A browser takes no reply for another type than the one that it states.
+        headers=[("X-Content-Type-Options", "nosniff")],
     )
     config.load()
     return HttpServer(config, listener), listener.getsockname()[1]

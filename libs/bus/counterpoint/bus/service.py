@@ -64,6 +64,7 @@ class Service:
         self._capacity.set()
         self._deliveries: set[asyncio.Task[None]] = set()
         self._queued: dict[asyncio.Task[None], Msg] = {}
+        self._under_way: set[tuple[int | None, str, int]] = set()
 
     def on(self, message_type: type[M]) -> Callable[[Handler[M]], Handler[M]]:
         """Register the handler of a message type that the policy routes to this service."""
@@ -199,10 +200,20 @@ class Service:
                 delivery.cancel()
 
     async def _consume(self, message: NatsMessage) -> None:
-        """Start a delivery; return when there is capacity for the next one."""
+        """Start a delivery; return when there is capacity for the next one.
+
+        A message comes again while it is under way if its heartbeats were late, as on a machine without processor time.
+        To begin it anew would discard what was done, each time again: the newest delivery alone may commit.
+        """
         raw = message.raw_message
+        key = (self.connection.connection_number, raw.metadata.stream, raw.metadata.sequence.stream)
+        if key in self._under_way:
+            DELIVERIES.labels(self.name, "repeated").inc()
+            return
         limited = self._limiters.get(subjects.bare_type(raw.subject) or "")
         delivery = asyncio.create_task(self._deliver(raw, limited))
+        self._under_way.add(key)
+        delivery.add_done_callback(lambda _: self._under_way.discard(key))
         if limited is None:
             self._begun(delivery)
         else:

@@ -1,20 +1,36 @@
-"""Read-only Cypher: the checks before and by the engine, and the conversion of rows.
+"""Read-only Cypher: the words that a query may contain, and the process that runs it.
 
 There are three checks. Words: only reading clauses may occur outside strings and quoted names, so that nothing reaches
 the engine that would access a file while it is bound. Plan: no operator that writes, and no function that reads
-elsewhere. Transaction: it is read-only, so that the engine itself refuses to write.
+elsewhere. Process: it has opened the database read-only, and can write no file. It also bounds what a query costs: the
+engine builds values outside of its buffer pool, and does not look at its timeout meanwhile.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import signal
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.memory.projection.cypher_worker import MEMORY_LIMIT_BYTES
+from counterpoint.memory.sandbox.worker_process import run_worker
+from counterpoint.proto.errors import Away, CounterpointError, ErrorCode, Permanent, Problem
 
-REPLY_BYTES = 700_000
-"""Size limit of the rows of an answer, in bytes: it must fit into a message."""
+START_LIMIT_S = 2.0
+"""Time for the process to start and to open the database, in seconds."""
+_WORKER = Path(__file__).with_name("cypher_worker.py")
+_RESULT_LIMIT_BYTES = 4 * 1024 * 1024
+_MEMORY = f"exceeds the memory limit of a query, {MEMORY_LIMIT_BYTES // 2**20} MB"
+_ASKER = re.compile(
+    r"(Parser|Binder|Catalog|Connection|Conversion|Overflow|Runtime|Function|Parameter|Copy|"
+    r"Not implemented|Can ?not)\b",
+    re.I,
+)
+"""Beginnings of the engine's messages about an invalid query."""
+_PARAMETERS = re.compile(r"Unable to cast Python instance|invalid literal for ")
+"""Beginning of its message about a parameter value without a type."""
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
@@ -38,13 +54,6 @@ _REFUSED = frozenset(
         """,
     )
 )
-_OPERATOR = re.compile(r"\b([A-Z][A-Z_]+)\[\d+\]")
-_FUNCTION = re.compile(r"Function: (\w+)")
-_DOING = re.compile(
-    "MERGE|SET_.*|.*(?:ALTER|ATTACH|COPY|CREATE|DATABASE|DELETE|DROP|EXPORT|EXTENSION|IMPORT|INSERT|STANDALONE|TRANSACT).*"
-)
-"""Parts of names of operators that write. Reading operators are many, and new ones are added."""
-_READING_FUNCTIONS = frozenset({"READ_FTABLE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,25 +77,30 @@ def check_words(query: str) -> None:
         )
 
 
-def check_plan(plan: str) -> None:
-    """Raise `Permanent` `cypher` for a plan with an operator or a function that does more than read the graph."""
-    wrong = {operator for operator in _OPERATOR.findall(plan) if _DOING.fullmatch(operator)}
-    wrong |= set(_FUNCTION.findall(plan)) - _READING_FUNCTIONS
-    if wrong:
-        raise refused(f"{min(wrong)} is not allowed in a read-only query")
-
-
-def cut(columns: Sequence[str], rows: Iterator[Sequence[Any]], limit: int) -> CypherResult:
-    """Return the first rows as JSON values."""
-    kept: list[tuple[Any, ...]] = []
-    size = 0
-    for row in rows:
-        plain = tuple(_plain(value) for value in row)
-        size += len(json.dumps(plain))
-        if len(kept) == limit or size > REPLY_BYTES:
-            return CypherResult(tuple(columns), tuple(kept), True)
-        kept.append(plain)
-    return CypherResult(tuple(columns), tuple(kept), False)
+def run(path: Path, query: str, parameters: Mapping[str, Any], limit: int, timeout_ms: int) -> CypherResult:
+    """Run a query in a process of its own on a database that nobody writes to meanwhile. Raises `Away`, and `Permanent`
+    `cypher`."""
+    asked = {"path": str(path), "query": query, "parameters": parameters, "limit": limit, "timeout_ms": timeout_ms}
+    end = run_worker(
+        _WORKER,
+        content=json.dumps(asked).encode(),
+        limit_s=START_LIMIT_S + timeout_ms / 1000,
+        result_limit_bytes=_RESULT_LIMIT_BYTES,
+    )
+    match -end.code:
+        case signal.SIGALRM:
+            raise refused(f"took longer than {timeout_ms} ms")
+        case signal.SIGABRT | signal.SIGSEGV | signal.SIGBUS:
+            raise refused(_MEMORY)
+    try:
+        result = json.loads(end.written)
+    except ValueError:
+        raise Away(f"the graph engine does not respond (exit code {end.code})") from None
+    if "refused" in result:
+        raise refused(result["refused"])
+    if "error" in result:
+        raise _error_of(result["error"])
+    return CypherResult(tuple(result["columns"]), tuple(tuple(row) for row in result["rows"]), result["cut"])
 
 
 def refused(problem: str) -> Permanent:
@@ -108,14 +122,18 @@ def _words(query: str) -> Iterator[str]:
                 pass
 
 
-def _plain(value: Any) -> Any:
-    """Return nodes and edges without the engine's own ids, which change at a rebuild."""
-    match value:
-        case None | bool() | int() | float() | str():
-            return value
-        case Mapping():
-            return {str(name): _plain(inner) for name, inner in value.items() if name not in ("_ID", "_SRC", "_DST")}
-        case list() | tuple():
-            return [_plain(inner) for inner in value]
-        case _:
-            return str(value)
+def _error_of(reason: str) -> CounterpointError:
+    """Return the error for an exception of the engine."""
+    if (
+        "buffer pool" in reason.lower()
+        or "allocate memory" in reason
+        or "bad_alloc" in reason
+        or "MemoryError" in reason
+    ):
+        return refused(_MEMORY)
+    if _PARAMETERS.match(reason):
+        problem = "must be texts, numbers, or lists of one of these types, within the range of the engine"
+        return Permanent(ErrorCode.CYPHER, (Problem(field="parameters", problem=problem),))
+    if _ASKER.match(reason):
+        return refused(" ".join(reason.split())[:300])
+    return Away(f"the graph engine does not respond: {reason}"[:300])

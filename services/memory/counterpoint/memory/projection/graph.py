@@ -2,7 +2,6 @@
 
 import asyncio
 import ctypes
-import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from counterpoint.memory.projection import line_graph
-from counterpoint.memory.projection.cypher import CypherResult, check_plan, check_words, cut, refused
+from counterpoint.memory.projection import cypher, line_graph
+from counterpoint.memory.projection.cypher import CypherResult
 from counterpoint.memory.projection.handle_pool import HandlePool
 from counterpoint.memory.projection.tier import RecordChange, Tier, TierPosition
-from counterpoint.proto.errors import Away, CounterpointError, ErrorCode, Permanent, Problem
+from counterpoint.proto.errors import Away, CounterpointError
 
 if TYPE_CHECKING:
     from ladybug import Connection
@@ -36,14 +35,6 @@ _CHECKPOINT_BYTES = 8 * 1024 * 1024
 a restart replays this much in a third of a second."""
 _M_PERTURB, _FREED_BYTE = -6, 0x5A
 """Option of glibc's `mallopt`, and the byte that freed memory is overwritten with."""
-_LONGEST_WALK = 200
-_CHECKED = 256
-_ASKER = re.compile(
-    r"(Parser|Binder|Catalog|Conversion|Overflow|Runtime|Function|Parameter|Copy|Not implemented|Can ?not)\b", re.I
-)
-"""Beginnings of the engine's messages about an invalid query."""
-_PARAMETERS = re.compile(r"Unable to cast Python instance|invalid literal for ")
-"""Beginning of its message about a parameter value without a type."""
 
 
 class Graph(Tier):
@@ -87,13 +78,13 @@ class Graph(Tier):
     ) -> CypherResult:
         """Return the first `limit` rows. Raises `Away`, and `Permanent` `cypher` for a query that is not read-only, is
         invalid, or exceeds the limits of time and memory."""
-        check_words(query)
+        cypher.check_words(query)
         async with self._turns, self._handles.handle(project) as database:
             return await asyncio.to_thread(database.read, query, parameters, limit, timeout_ms)
 
 
 class _Database:
-    """One database: a connection that writes, and some that read. A connection is discarded after a failed query."""
+    """One database: a connection that writes, and processes that read while it does not."""
 
     def __init__(self, path: Path) -> None:
         import ladybug
@@ -110,17 +101,14 @@ class _Database:
         )
         self._writer = ladybug.Connection(self._database, num_threads=1)
         self._lock = threading.RLock()
-        self._readers: list[Connection] = []
         self._settled = False
-        self._checked: dict[str, None] = {}
         if not _rows(self._writer, "CALL show_tables() RETURN name", {}):
             for statement in filter(str.strip, line_graph.SCHEMA.split(";")):
                 _rows(self._writer, statement, {})
 
     def close(self) -> None:
         with self._lock:
-            for connection in (self._writer, *self._readers):
-                connection.close()
+            self._writer.close()
             self._database.close()
         _give_back()
 
@@ -165,45 +153,10 @@ class _Database:
         return _rows(self._writer, query, parameters)
 
     def read(self, query: str, parameters: Mapping[str, Any], limit: int, timeout_ms: int) -> CypherResult:
-        if not self._settled and self.position() is None:
-            raise Away("the graph has no data of the project yet")
-        reader = self._readers.pop() if self._readers else self._reader()
-        try:
-            rows = self._read(reader, query, parameters, limit, timeout_ms)
-        except BaseException:
-            reader.close()
-            raise
-        self._readers.append(reader)
-        return rows
-
-    def _reader(self) -> "Connection":
-        with _failing("open a connection"):
-            reader = self._engine.Connection(self._database, num_threads=1)
-            _rows(reader, f"CALL var_length_extend_max_depth={_LONGEST_WALK}", {})
-            return reader
-
-    def _read(
-        self, reader: "Connection", query: str, parameters: Mapping[str, Any], limit: int, timeout_ms: int
-    ) -> CypherResult:
-        try:
-            reader.set_query_timeout(timeout_ms)
-            _rows(reader, "BEGIN TRANSACTION READ ONLY", {})
-            if query not in self._checked:
-                check_plan("\n".join(str(row[0]) for row in _rows(reader, f"EXPLAIN {query}", parameters)))
-                self._checked[query] = None
-                while len(self._checked) > _CHECKED:
-                    self._checked.pop(next(iter(self._checked)), None)
-            answer = reader.execute(query, dict(parameters))
-            if isinstance(answer, list):
-                raise refused("must be one statement")
-            with answer:
-                rows = cut(answer.get_column_names(), (list(row) for row in answer), limit)
-            _rows(reader, "COMMIT", {})
-            return rows
-        except CounterpointError:
-            raise
-        except Exception as error:
-            raise _error_of(str(error), timeout_ms) from error
+        with self._lock:
+            if not self._settled and self.position() is None:
+                raise Away("the graph has no data of the project yet")
+            return cypher.run(self._path, query, parameters, limit, timeout_ms)
 
 
 def _give_back() -> None:
@@ -235,21 +188,6 @@ def _failing(what: str) -> Iterator[None]:
 
 def _rows(connection: "Connection", query: str, parameters: Mapping[str, Any]) -> list[list[Any]]:
     answer = connection.execute(query, dict(parameters))
-    if isinstance(answer, list):
-        raise refused("must be one statement")
+    assert not isinstance(answer, list), "one statement"
     with answer:
         return [list(row) for row in answer]
-
-
-def _error_of(reason: str, timeout_ms: int) -> CounterpointError:
-    """Return the error for an exception of the engine."""
-    if "Interrupted" in reason:
-        return refused(f"took longer than {timeout_ms} ms")
-    if "buffer pool" in reason.lower() or "allocate memory" in reason:
-        return refused("exceeds the memory limit of a query")
-    if _PARAMETERS.match(reason):
-        problem = "must be texts, numbers, or lists of one of these types, within the range of the engine"
-        return Permanent(ErrorCode.CYPHER, (Problem(field="parameters", problem=problem),))
-    if _ASKER.match(reason):
-        return refused(" ".join(reason.split())[:300])
-    return Away(f"the graph engine does not respond: {reason}"[:300])

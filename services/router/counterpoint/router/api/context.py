@@ -128,7 +128,12 @@ class RequestContext:
 
     def reporter(self) -> Reporter:
         """Return the caller as the author of a report."""
-        return Reporter(by=self.principal.name, by_kind=self.principal.kind, may_read=self.may("read"))
+        return Reporter(
+            by=self.principal.name,
+            by_kind=self.principal.kind,
+            may_read=self.may("read"),
+            may_cancel=self.may("override"),
+        )
 
     async def commit(self, decide: Callable[[Memory], Awaitable[tuple[Result, Commit]]]) -> Result:
         """Read, decide and commit; repeat on `Conflict`. Raises the errors of `decide` and memory."""

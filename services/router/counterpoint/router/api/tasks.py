@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Response
 
 from counterpoint.bus.turns import urgency_of_task
-from counterpoint.client import Memory, record, records, send
+from counterpoint.client import Memory, put, record, records, send
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.interventions import Override
@@ -32,7 +32,14 @@ from counterpoint.router.intake.admission import (
 from counterpoint.router.intake.incident_facts import facts_of, with_incidents
 from counterpoint.router.intake.intake import receive
 from counterpoint.router.intake.outcome_rules import is_late
-from counterpoint.router.intake.submissions import STORE, Submission, body_sha256, request_key, task_key
+from counterpoint.router.intake.submissions import (
+    STORE,
+    IdempotencyRecord,
+    Submission,
+    body_sha256,
+    request_key,
+    task_key,
+)
 from counterpoint.router.intake.task_links import parts_of_open_tasks
 from counterpoint.router.paging import Cursor, Limit, ListPage, TaskId, page
 
@@ -203,13 +210,19 @@ async def outcome(
 
 
 async def report_outcome(
-    context: RequestContext, report: ReportOutcome, ignored: tuple[str, ...] = ()
+    context: RequestContext, report: ReportOutcome, ignored: tuple[str, ...] = (), *, request_id: str | None = None
 ) -> InterventionReceipt:
-    """Commit the report of an outcome. Raises `Permanent` `unknown_task`, `invalid` or `conflict`."""
+    """Commit the report of an outcome, and that of a request with an id once. Raises `Permanent` `unknown_task`,
+    `invalid` or `conflict`."""
     receipt = await _receipt(context, report.task_id, ignored, report)
 
     async def decide(memory: Memory) -> tuple[None, Commit]:
+        if request_id is not None and await memory.get(STORE, request_id):
+            return None, Commit()
         commit = await interventions.outcome(memory, report, context.reporter(), "reported")
+        if request_id is not None:
+            known = IdempotencyRecord(task_id=report.task_id, content_sha256="", at=memory.now)
+            commit = commit.model_copy(update={"writes": (*commit.writes, put(STORE, request_id, known))})
         if context.resources.has_receivers and receipt.state in (None, *ENDED) and not receipt.late:
             # The answer to what fixed it changes the task without an event: receivers are told once the manager has it.
             due = NotificationDue(delivery_id=report.task_id, turn=1, task_id=report.task_id)
@@ -256,14 +269,14 @@ async def override_task(context: RequestContext, value: Override, ignored: tuple
 async def cancel(
     body: Annotated[RequestBody[CancelRequest], json_body(CancelRequest, "submit", "override")], task_id: TaskId
 ) -> Response:
-    """Cancel a task."""
+    """Cancel a task; one that another principal submitted needs the role `override`."""
     return reply(await cancel_task(body.context, task_id, body.value.reason, body.ignored), 202)
 
 
 async def cancel_task(
     context: RequestContext, task_id: str, reason: str | None, ignored: tuple[str, ...] = ()
 ) -> InterventionReceipt:
-    """Commit the request to cancel a task. Raises `Permanent` `unknown_task`."""
+    """Commit the request to cancel a task. Raises `Permanent` `unknown_task`, and `Denied` as `cancellation`."""
     receipt = await _receipt(context, task_id, ignored)
 
     async def decide(memory: Memory) -> tuple[None, Commit]:

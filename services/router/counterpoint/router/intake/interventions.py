@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from counterpoint.client import Memory, act, put, record, send
 from counterpoint.proto.attempts import Attempt, ReportOutcome, TaskOutcomeReported
-from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.interventions import CancelTask, Override, TaskOverridden
 from counterpoint.proto.memory import Commit, Get, List, Outgoing, Write
 from counterpoint.proto.overrides import OverrideGiven
@@ -18,11 +18,12 @@ from counterpoint.router.intake.task_links import parts_of, split_writes
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """The author of an intervention: a principal, its kind, and whether it may read tasks."""
+    """The author of an intervention: a principal, its kind, and whether it may read tasks, and cancel others'."""
 
     by: str
     by_kind: str
     may_read: bool = True
+    may_cancel: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +175,12 @@ async def override(memory: Memory, request: Override, reporter: Reporter) -> Com
 
 
 async def cancellation(memory: Memory, task_id: str, reason: str | None, reporter: Reporter) -> Commit:
-    """Request the cancellation of a task. Raises `Permanent` `unknown_task`."""
-    await task_snapshot(memory, task_id, may_read=False)
+    """Request the cancellation of a task. Raises `Permanent` `unknown_task`, and `Denied` for the task of another
+    principal if the reporter may not cancel it."""
+    snapshot = await task_snapshot(memory, task_id, may_read=False)
+    if snapshot.submission.submitted_by != reporter.by and not reporter.may_cancel:
+        needed = f"the role override in project {memory.project}, because another principal submitted the task"
+        raise Denied(ErrorCode.ROLE, needed)
     return Commit(
         messages=(send(CancelTask(task_id=task_id, by=reporter.by, by_kind=reporter.by_kind, reason=reason)),)
     )

@@ -53,7 +53,9 @@ class ForgeEffects:
             memory = self._memory_of(origin)
             try:
                 known = await self._principal(principal)
-                reporter = Reporter(known.name, known.kind, known.may("read", project))
+                # Who may report the end of a task ends it by closing its issue, too.
+                may_cancel = known.may("report", project) or known.may("override", project)
+                reporter = Reporter(known.name, known.kind, known.may("read", project), may_cancel)
                 await memory.step(await decide(memory, reporter))
             except Conflict:
                 continue

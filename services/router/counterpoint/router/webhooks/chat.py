@@ -23,7 +23,7 @@ from counterpoint.router.problems import problem_of
 from counterpoint.router.webhooks.callers import context_of, principal_of_source, user_named
 from counterpoint.router.webhooks.chat_commands import ChatReply, command_in, refusal, run_command
 from counterpoint.router.webhooks.reports import path
-from counterpoint.router.webhooks.signatures import TOLERANCE_S, verify
+from counterpoint.router.webhooks.signatures import TOLERANCE_S, signed_id, verify
 from counterpoint.router.webhooks.slack_replies import act_on, reply_in
 from counterpoint.router.webhooks.sources import WebhookSource
 
@@ -44,22 +44,28 @@ async def answer_chat(
     """Answer a command or a click. Raises `Denied` for a wrong signature, and as `act_on` for a click."""
     assert source.secret is not None
     verify(source.kind, source.secret.get_secret_value(), headers, content, utc_now())
+    request_id = signed_id(source.name, headers, content)
     if source.kind == "teams":
-        return JSONResponse(teams_reply(await _answer(resources, source, message_of_teams(content, utc_now()))))
+        return JSONResponse(
+            teams_reply(await _answer(resources, source, message_of_teams(content, utc_now()), request_id))
+        )
     form = _form(content)
     if "ssl_check" in form:
         return Response(status_code=200)
     if "command" in form:
         message = _ChatMessage(user=form.get("user_id", ""), text=html.unescape(form.get("text", "")))
-        return JSONResponse(slack_reply(await _answer(resources, source, message)))
+        return JSONResponse(slack_reply(await _answer(resources, source, message, request_id)))
     click = reply_in(content)
-    await act_on(await _caller(resources, source, click.user, click.project), click)
+    await act_on(await _caller(resources, source, click.user, click.project), click, request_id)
     return Response(status_code=200)
 
 
-async def _answer(resources: RouterResources, source: WebhookSource, message: _ChatMessage) -> ChatReply:
+async def _answer(
+    resources: RouterResources, source: WebhookSource, message: _ChatMessage, request_id: str
+) -> ChatReply:
     try:
-        command = replace(command_in(message.text), clearance=policy().level(source.clearance))
+        clearance = policy().level(source.clearance)
+        command = replace(command_in(message.text), clearance=clearance, request_id=request_id)
         context = await _caller(resources, source, message.user, command.project)
         return await run_command(context, command)
     except CounterpointError as error:

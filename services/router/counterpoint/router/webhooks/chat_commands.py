@@ -41,13 +41,14 @@ class ChatReply:
 class ChatCommand:
     """A command: its verb, what it is about, and the text after it. `project` is the one named by `--project`.
 
-    `clearance` is the level of the highest label of text that the reply may have.
+    `clearance` is the level of the highest label of text that the reply may have, `request_id` that of the request.
     """
 
     verb: str
     words: tuple[str, ...]
     project: str | None = None
     clearance: int = 0
+    request_id: str | None = None
 
     def text_from(self, position: int) -> str:
         """Return the words from a position on as one text."""
@@ -157,19 +158,22 @@ async def _outcome(context: RequestContext, command: ChatCommand) -> ChatReply:
     task_id, outcome = command.words[0], command.words[1].lower()
     if outcome not in OUTCOMES:
         raise _invalid("outcome", f"must be {', '.join(OUTCOMES)}")
-    return await _report(context, {"task_id": task_id, "outcome": outcome, "note": command.text_from(2) or None})
+    return await _report(
+        context, command, {"task_id": task_id, "outcome": outcome, "note": command.text_from(2) or None}
+    )
 
 
 async def _changed(context: RequestContext, command: ChatCommand) -> ChatReply:
     task_id, note = command.words[0], command.text_from(1)
-    return await _report(context, {"task_id": task_id, "outcome": "succeeded", "by": "something_else", "note": note})
+    fields: dict[str, object] = {"task_id": task_id, "outcome": "succeeded", "by": "something_else", "note": note}
+    return await _report(context, command, fields)
 
 
-async def _report(context: RequestContext, fields: dict[str, object]) -> ChatReply:
+async def _report(context: RequestContext, command: ChatCommand, fields: dict[str, object]) -> ChatReply:
     context.require("report")
     report = parse(ReportOutcome.TYPE, {name: value for name, value in fields.items() if value is not None})
     assert isinstance(report, ReportOutcome)
-    receipt = await report_outcome(context, report)
+    receipt = await report_outcome(context, report, request_id=command.request_id)
     late = f" It had ended before, as {receipt.state}." if receipt.late else ""
     return ChatReply(f"Reported for task {receipt.task_id}.{late}")
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from counterpoint.proto.errors import Denied, ErrorCode
+from counterpoint.router.intake.submissions import event_key
 from counterpoint.router.webhooks.sources import SourceKind
 
 TOLERANCE_S = 300
@@ -31,6 +32,12 @@ def delivery_id(kind: SourceKind, headers: Mapping[str, str]) -> str | None:
     """Return the sender's id of a delivery in the headers, if there is one."""
     names = _DELIVERY_HEADERS.get(kind, ("webhook-id",))
     return next((headers[name] for name in names if headers.get(name)), None)
+
+
+def signed_id(source: str, headers: Mapping[str, str], content: bytes) -> str:
+    """Return the id of a request of a chat, made of all that its signature covers: a repeated one has the same."""
+    stamp = headers.get("x-slack-request-timestamp", "")
+    return event_key(f"hooks/{source}/request", f"{stamp}:{hashlib.sha256(content).hexdigest()}")
 
 
 def _is_signed(kind: SourceKind, secret: str, headers: Mapping[str, str], content: bytes, now: datetime) -> bool:

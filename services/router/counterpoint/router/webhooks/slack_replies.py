@@ -54,8 +54,9 @@ def reply_in(content: bytes) -> SlackReply:
         raise Permanent(ErrorCode.INVALID, (problem,)) from error
 
 
-async def act_on(context: RequestContext, reply: SlackReply) -> None:
-    """Decide an approval or report an outcome. A second reply of the same person changes nothing.
+async def act_on(context: RequestContext, reply: SlackReply, request_id: str) -> None:
+    """Decide an approval or report an outcome. A second decision of the same person, or the same request again, changes
+    nothing.
 
     Raises `Denied` without the role, and `Permanent` for a text other than the one shown, or what is decided already.
     """
@@ -67,7 +68,7 @@ async def act_on(context: RequestContext, reply: SlackReply) -> None:
         await decide_approval(context, reply.approval_id, decision)
         return
     context.require("report")
-    await report_outcome(context, _report_in(reply))
+    await report_outcome(context, _report_in(reply), request_id=request_id)
 
 
 def _report_in(reply: SlackReply) -> ReportOutcome:

@@ -5,6 +5,6 @@ content alone; PDF and HTML are read in a process of their own.
 """
 
 from counterpoint.memory.ingest.readers.document import DocumentText, NeedsWorker, read
-from counterpoint.memory.ingest.readers.sandbox import READERS
+from counterpoint.memory.ingest.readers.reader_process import READERS
 
 __all__ = ["READERS", "DocumentText", "NeedsWorker", "read"]

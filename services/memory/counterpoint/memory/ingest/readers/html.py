@@ -5,7 +5,7 @@ Parsing takes quadratic time for some pages, and blocks every thread meanwhile: 
 
 from dataclasses import dataclass
 
-from counterpoint.memory.ingest.readers.sandbox import read_in_worker
+from counterpoint.memory.ingest.readers.reader_process import read_in_worker
 
 HTML_LIMIT_CHARS = 2 * 1024 * 1024
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from counterpoint.memory.ingest.readers.sandbox import read_in_worker
+from counterpoint.memory.ingest.readers.reader_process import read_in_worker
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 _MAGIC = b"%PDF-"

@@ -1,23 +1,21 @@
 """Worker process that reads one PDF, or one page of HTML, from its standard input and writes it as JSON, within fixed
 limits, without a right to open files or connections, or to start processes.
 
-It is run as a file, so that it imports nothing of this package: `python -I worker.py pdf|html`.
+It is run as a file, so that it imports nothing of this package but the limits: `python -I worker.py pdf|html`.
 """
 
 import codecs
-import ctypes
 import json
 import os
 import resource
 import sys
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
+
+from counterpoint.memory.sandbox import limits
 
 MEMORY_LIMIT_BYTES = 512 * 1024 * 1024
 CPU_LIMIT_S = 45
 TEXT_LIMIT_CHARS = 8 * 1024 * 1024
-_PR_SET_NO_NEW_PRIVS = 38
 
 _REMOVED = (
     "script", "style", "nav", "noscript", "template", "svg", "iframe", "object", "form", "aside", "footer",
@@ -28,20 +26,10 @@ _REMOVED = (
 def bounded() -> None:
     """Limit memory and time, and make the process give way to all others where processors or memory are scarce."""
     os.nice(19)
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
+    limits.drop_rights()
+    limits.limit_memory(MEMORY_LIMIT_BYTES)
     # At the first limit a process ends with a signal that names it, and at the second one for certain.
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S + 5))
-    for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC):
-        resource.setrlimit(kind, (0, 0))
-
-
-def closed() -> None:
-    """Drop the right to open anything: what is needed is imported, and standard input and output stay open."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
 
 
 def pdf(content: bytes) -> dict[str, Any]:
@@ -51,7 +39,7 @@ def pdf(content: bytes) -> dict[str, Any]:
 
     # The encoding of its texts is imported with the first one.
     codecs.lookup("utf-16-le")
-    closed()
+    limits.close()
     try:
         document = pypdfium2.PdfDocument(content)
     except pypdfium2.PdfiumError as error:
@@ -76,7 +64,7 @@ def html(content: bytes) -> dict[str, Any]:
     from bs4 import BeautifulSoup
     from markdownify import MarkdownConverter
 
-    closed()
+    limits.close()
     try:
         soup = BeautifulSoup(content.decode(), "html.parser")
         title = " ".join(soup.title.get_text().split()) if soup.title else ""
