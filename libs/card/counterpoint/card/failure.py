@@ -18,7 +18,7 @@ _Named = tuple[str, str]
 def failure(task: Task, verbose: bool) -> Iterator[CardSection]:
     """Yield what failed, how often and after how many tries, and the error."""
     context = task.context or {}
-    yield section("failed", _failed(task, context))
+    yield section("failed" if task.kind == "troubleshoot" else "asked", _failed(task, context))
     if task.error_message and task.error_message.strip():
         yield section("error", _error(task.error_message.strip(), verbose), "code")
     if isinstance(hint := context.get("hint"), str):
