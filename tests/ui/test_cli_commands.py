@@ -225,6 +225,37 @@ def test_an_outcome_and_an_override_say_all_that_was_given(api: Played) -> None:
     }
 
 
+CREDITED = "the proposal is credited with the success"
+NOT_LEARNED = "without it nothing is learned"
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "said", "unsaid"),
+    [
+        (incident(), ["--note", "restarted it"], CREDITED, NOT_LEARNED),
+        (escalated(proposal=None), ["--note", "restarted it"], "noted", CREDITED),
+        (escalated(proposal=None), [], NOT_LEARNED, CREDITED),
+        (escalated(proposal="> Restart it"), [], "noted", NOT_LEARNED),
+        (incident(), [], "noted", NOT_LEARNED),
+    ],
+)
+def test_a_success_is_credited_to_a_proposal_only_if_there_is_one(
+    api: Played, task: dict[str, Any], options: list[str], said: str, unsaid: str
+) -> None:
+    api.on(f"GET /v1/tasks/{INCIDENT}", (200, task))
+    api.on(f"POST /v1/tasks/{INCIDENT}/outcome", (202, {"task_id": INCIDENT}))
+    result = run("outcome", INCIDENT, "succeeded", *options, *api.options())
+    shown = result.stdout + result.stderr
+    assert (result.exit_code, said in shown, unsaid in shown) == (0, True, False)
+
+
+def test_who_may_not_read_a_task_may_report_its_outcome(api: Played) -> None:
+    api.on(f"GET /v1/tasks/{INCIDENT}", (403, {"title": "Forbidden", "status": 403}))
+    api.on(f"POST /v1/tasks/{INCIDENT}/outcome", (202, {"task_id": INCIDENT}))
+    result = run("outcome", INCIDENT, "succeeded", "--note", "restarted it", *api.options())
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -406,9 +437,9 @@ def test_a_job_a_run_or_a_data_set_is_the_target(
     [
         ([], "confidence    medium", "0.66"),
         (["--verbose"], "0.66, medium", "### "),
-        (["--format", "markdown"], "### fetch_orders failed", "╭"),
-        (["--format", "terminal"], "╭─ fetch_orders failed", "### "),
-        (["--format", "plain"], "fetch_orders failed", "╭"),
+        (["--format", "markdown"], "### fetch_orders failed", "────"),
+        (["--format", "terminal"], "────\nfetch_orders failed", "### "),
+        (["--format", "plain"], "fetch_orders failed", "────"),
     ],
 )
 def test_show_prints_the_card_as_it_is_asked_for(api: Played, options: list[str], said: str, unsaid: str) -> None:

@@ -51,10 +51,12 @@ def render(task_card: TaskCard, form: Format, width: int = WIDTH) -> str:
 def rendered(
     task: Mapping[str, Any], console: "Console", *, verbose: bool = False, form: Format | None = None
 ) -> "RenderableType":
-    """Return the card of a task from HTTP; without a format a panel on a terminal, plain text elsewhere."""
+    """Return the card of a task from HTTP; without a format for the device: a terminal, or plain text."""
     task_card = card(Task.model_validate(task), verbose=verbose)
     form = form or (Format.TERMINAL if console.is_terminal else Format.PLAIN)
-    return panel(task_card, console.width) if form is Format.TERMINAL else render(task_card, form)
+    if form is not Format.TERMINAL:
+        return render(task_card, form)
+    return panel(task_card, console.width if console.is_terminal else WIDTH)
 
 
 def text(task_card: TaskCard, width: int = WIDTH) -> str:
