@@ -146,6 +146,11 @@ def test_it_says_how_often(repeats: Any, said: str | None) -> None:
     assert said in lines if said else "first on" not in lines
 
 
+def test_a_new_error_of_a_job_that_failed_before_is_not_its_first_failure() -> None:
+    context = {"repeats": {"count": 1}, "previous_incident": "incident-fedcba9876543210fedcba98"}
+    assert "first failure with this error" in flat(shown(incident(context=context)))
+
+
 def rests(number: int) -> list[dict[str, Any]]:
     return [
         {

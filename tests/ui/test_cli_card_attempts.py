@@ -34,7 +34,7 @@ def recognised(likelihood: float | None, **more: Any) -> dict[str, Any]:
         (0.95, "almost certainly the same failure: 1 attempt", "do first"),
         (0.75, "probably the same failure: 1 attempt", "do first"),
         (0.55, "similar, but may be a different failure: 1 attempt", "may help"),
-        (0.2, "only slightly similar, probably a different failure: 1 attempt", "may help"),
+        (0.2, "only slightly similar, probably a different failure the fix then was", "may help"),
     ],
 )
 def test_likeness_is_said_in_words_and_what_only_looks_alike_is_an_offer(
