@@ -230,6 +230,7 @@ async def test_questions_of_the_examples_are_answered_or_honestly_not(meaning: M
         else:
             assert (worked.outcome, worked.code) == ("stopped", "insufficient_evidence")
             assert worked.searched_for
+            assert not any("\n" in each for each in worked.searched_for)
             assert worked.needs
             assert worked.text is None
 
