@@ -319,6 +319,13 @@ def test_a_refusal_is_printed_with_its_fields_and_fails(api: Played) -> None:
     assert json.loads(programs.stdout) == problem
 
 
+def test_the_command_that_explains_a_refusal_names_its_project(api: Played) -> None:
+    refusal = "01a21dfa-b8a3-7617-9704-4fbb6f87c1fb"
+    api.on("POST /v1/tasks", (403, {"title": "Forbidden", "status": 403, "code": "role", "refusal": refusal}))
+    result = run("submit", "plan", "x", "--project", "orders", *api.options())
+    assert f"counterpoint explain {refusal} --project orders --url {api.url}" in result.stderr
+
+
 def test_nothing_there_ends_with_3_and_says_how_to_start_it(tmp_path: Path) -> None:
     for where in (["--url", "http://127.0.0.1:1", "--token", "t"], ["--data-dir", str(tmp_path)]):
         result = run("tasks", *where)

@@ -103,7 +103,8 @@ class CommandSession:
         for wrong in problem.get("errors", ()):
             self.note(f"  {wrong.get('field', '?')}: {wrong.get('problem', '')}")
         if refusal := problem.get("refusal"):
-            self.note(f"  `counterpoint explain {refusal}` explains it (needs the role audit)")
+            command = self.command("explain", str(refusal), project=self.project or "")
+            self.note(f"  `{command}` explains it (needs the role audit)")
 
 
 def _console(file: Any) -> "Console":
