@@ -124,7 +124,7 @@ def test_a_quoted_section_that_is_likely_is_not_called_no_source() -> None:
 
 def test_in_shadow_it_is_not_said_that_nothing_is_known() -> None:
     lines = flat(shown(incident(findings={}, shadow=True)))
-    assert "not shown: incidents of this job are in shadow" in lines
+    assert "not shown: incidents of this job are in shadow; see `counterpoint shadow --project orders`" in lines
     assert "found no similar one" not in lines
 
 

@@ -55,7 +55,7 @@ def _seen(task: Task, verbose: bool) -> Iterator[str]:
     before = _before(task)
     here = [one for one in task.findings.similar_attempts if one not in before]
     if not before and task.shadow and task.override is None:
-        yield "not shown: incidents of this job are in shadow; see `counterpoint shadow`"
+        yield f"not shown: incidents of this job are in shadow; see `counterpoint shadow --project {task.project}`"
     elif not before:
         yield "no: the search for earlier attempts found no similar one"
     else:
