@@ -326,6 +326,24 @@ def test_the_command_that_explains_a_refusal_names_its_project(api: Played) -> N
     assert f"counterpoint explain {refusal} --project orders --url {api.url}" in result.stderr
 
 
+def test_a_rule_that_forbids_a_command_is_told_as_the_api_tells_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COUNTERPOINT_BACKUP_PASSPHRASE", "a passphrase")
+    (damaged := tmp_path / "a.backup").write_text("junk")
+    people = run("verify", "--backup", str(damaged))
+    assert people.exit_code == 1
+    assert people.stderr.startswith("counterpoint: backup: the file is cut short or is not a backup")
+    assert people.stderr.endswith(" (backup_damaged)\n")
+    assert json.loads(run("verify", "--backup", str(damaged), "--json").stdout)["code"] == "backup_damaged"
+
+
+def test_a_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
+    absent = tmp_path / "body.json"
+    result = run("intake", "try", str(absent), "--source", "forge", "--url", "http://127.0.0.1:1", "--token", "t")
+    assert result.stderr == f"counterpoint: {absent} cannot be read: No such file or directory\n"
+
+
 def test_nothing_there_ends_with_3_and_says_how_to_start_it(tmp_path: Path) -> None:
     for where in (["--url", "http://127.0.0.1:1", "--token", "t"], ["--data-dir", str(tmp_path)]):
         result = run("tasks", *where)
