@@ -43,6 +43,7 @@ async def test_queries_and_bad_requests_have_one_too(house: House, project: str,
     assert refused.id is not None
     (found,) = await explained(house, project, id=refused.id)
     assert found["rule"] == refused.code
+    assert ("Problem: " in found["text"], "Required: " in found["text"]) == (how == "permanent", how == "query")
 
 
 async def test_what_is_only_put_off_has_none(house: House, project: str) -> None:

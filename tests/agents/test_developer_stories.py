@@ -193,6 +193,7 @@ async def test_low_confidence_waits_for_the_right_document(meaning: ModelSimilar
     about = next(need.what for need in before.needs if need.kind == "document")
     assert about.startswith("a runbook, an architecture note or an example about ")
     assert before.searched_for
+    assert not any("\n" in each for each in before.searched_for)
     assert not [write for write in commit.writes if write.store == "attempts"]
 
     shelf.ingest_file(knowledge_of(ORDERS, story["unrelated"]), EXAMPLES)

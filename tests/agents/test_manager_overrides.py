@@ -66,6 +66,15 @@ def test_an_override_is_followed_in_the_next_attempt() -> None:
     assert house.attempt(3).override_by == "claude"
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_the_manager_says_of_confidence_what_was_asked(asked: bool) -> None:
+    """Whether the gate applies is for the developer to say, who waives it for some kinds of principals."""
+    house = failed_twice()
+    house.override(confidence_override=asked)
+    (reasoning,) = (each.reasoning for each in house.line() if "override by claude" in each.reasoning)
+    assert ("at any confidence" in reasoning, "gate" in reasoning) == (asked, False)
+
+
 def test_an_override_that_failed_is_spent() -> None:
     house = failed_twice()
     house.override()

@@ -5,7 +5,19 @@ from types import SimpleNamespace
 
 import pytest
 from agents.process_death import ProcessDeath
-from agents.question_runs import KNOWN, OWNED, QUESTION, RIGHT, ROUTED, WRONG, Model, book, delivered, question
+from agents.question_runs import (
+    KNOWN,
+    OWNED,
+    QUESTION,
+    RIGHT,
+    ROUTED,
+    WRONG,
+    Book,
+    Model,
+    book,
+    delivered,
+    question,
+)
 from agents.steps import handle_in_steps
 from prometheus_client import REGISTRY
 
@@ -163,6 +175,12 @@ class TestTrace:
         assert worked.code == "insufficient_evidence"
         assert worked.findings.citations
         assert "the citations are candidates, not an answer" in worked.findings.caveats
+
+    async def test_nothing_is_called_a_candidate_in_a_project_without_documents(self) -> None:
+        shelf = Book()
+        await delivered(shelf, question("Which plants has the parental leave?"))
+        worked = shelf.worked()
+        assert (worked.code, worked.findings.citations, worked.findings.caveats) == ("insufficient_evidence", (), ())
 
 
 class TestRoutes:

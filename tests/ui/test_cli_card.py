@@ -16,6 +16,28 @@ from counterpoint.proto.tasks import Task
 from counterpoint.proto.titles import TITLE_CHARS
 
 
+@pytest.mark.parametrize("form", [Format.PLAIN, Format.TERMINAL])
+def test_a_command_can_be_copied_from_a_narrow_card(form: Format) -> None:
+    lines = render(card(Task.model_validate(incident())), form, 60).splitlines()
+    command = f"counterpoint outcome {INCIDENT} succeeded --attempt 1 --project orders"
+    assert f"report        {command}" in lines
+    assert all(len(line) <= 60 for line in lines if "counterpoint " not in line and "http://" not in line)
+
+
+def test_a_warning_below_the_steps_of_a_quote_is_no_part_of_the_last_step() -> None:
+    proposal = "From a.md [1]:\n\n> 1. Look at the disk.\n> 2. Delete the spool.\n>\n> Do not restart\n> the gateway."
+    lines = card_text(incident(proposal=proposal)).splitlines()
+    after = next(n for n, line in enumerate(lines) if line.endswith("> 2. Delete the spool."))
+    assert [line.strip() for line in lines[after + 1 : after + 3]] == [">", "> Do not restart the gateway."]
+
+
+@pytest.mark.parametrize("kind", ["plan", "develop"])
+def test_what_nobody_reported_as_broken_has_not_failed(kind: str) -> None:
+    lines = card_text(incident(kind=kind, target=None, context={}, error_message=None)).splitlines()
+    assert any(line.startswith("asked ") for line in lines)
+    assert not any(line.startswith("failed ") for line in lines)
+
+
 def test_one_try_is_no_tries() -> None:
     body = incident()
     body["context"] |= {"tries": 1, "retries": None}
@@ -122,6 +144,11 @@ def test_a_card_of_a_held_proposal_says_who_decides_until_when_and_how() -> None
 def test_it_says_how_often(repeats: Any, said: str | None) -> None:
     lines = flat(card_text(incident(context={"repeats": repeats})))
     assert said in lines if said else "first on" not in lines
+
+
+def test_a_new_error_of_a_job_that_failed_before_is_not_its_first_failure() -> None:
+    context = {"repeats": {"count": 1}, "previous_incident": "incident-fedcba9876543210fedcba98"}
+    assert "first failure with this error" in flat(card_text(incident(context=context)))
 
 
 def rests(number: int) -> list[dict[str, Any]]:
@@ -297,9 +324,9 @@ def test_the_card_of_a_question_is_its_answer() -> None:
     assert "seen before" not in lines
 
 
-def test_no_line_is_wider_than_the_page_unless_one_word_is() -> None:
+def test_no_line_is_wider_than_the_page_unless_one_word_or_a_command_is() -> None:
     for task in (incident(), escalated(), answered()):
-        assert max(map(len, card_text(task).splitlines())) <= 100
+        assert all(len(line) <= 100 for line in card_text(task).splitlines() if "counterpoint " not in line)
 
 
 printable = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" \n"), max_size=400)

@@ -34,7 +34,7 @@ def recognised(likelihood: float | None, **more: Any) -> dict[str, Any]:
         (0.95, "almost certainly the same failure: 1 attempt", "do first"),
         (0.75, "probably the same failure: 1 attempt", "do first"),
         (0.55, "similar, but may be a different failure: 1 attempt", "may help"),
-        (0.2, "only slightly similar, probably a different failure: 1 attempt", "may help"),
+        (0.2, "only slightly similar, probably a different failure the fix then was", "may help"),
     ],
 )
 def test_likeness_is_said_in_words_and_what_only_looks_alike_is_an_offer(
@@ -124,7 +124,7 @@ def test_a_quoted_section_that_is_likely_is_not_called_no_source() -> None:
 
 def test_in_shadow_it_is_not_said_that_nothing_is_known() -> None:
     lines = flat(card_text(incident(findings={}, shadow=True)))
-    assert "not shown: incidents of this job are in shadow" in lines
+    assert "not shown: incidents of this job are in shadow; see `counterpoint shadow --project orders`" in lines
     assert "found no similar one" not in lines
 
 

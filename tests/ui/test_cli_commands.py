@@ -225,6 +225,37 @@ def test_an_outcome_and_an_override_say_all_that_was_given(api: ScriptedApi) -> 
     }
 
 
+CREDITED = "the proposal is credited with the success"
+NOT_LEARNED = "without it nothing is learned"
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "said", "unsaid"),
+    [
+        (incident(), ["--note", "restarted it"], CREDITED, NOT_LEARNED),
+        (escalated(proposal=None), ["--note", "restarted it"], "noted", CREDITED),
+        (escalated(proposal=None), [], NOT_LEARNED, CREDITED),
+        (escalated(proposal="> Restart it"), [], "noted", NOT_LEARNED),
+        (incident(), [], "noted", NOT_LEARNED),
+    ],
+)
+def test_a_success_is_credited_to_a_proposal_only_if_there_is_one(
+    api: ScriptedApi, task: dict[str, Any], options: list[str], said: str, unsaid: str
+) -> None:
+    api.on(f"GET /v1/tasks/{INCIDENT}", (200, task))
+    api.on(f"POST /v1/tasks/{INCIDENT}/outcome", (202, {"task_id": INCIDENT}))
+    result = run("outcome", INCIDENT, "succeeded", *options, *api.options())
+    shown = result.stdout + result.stderr
+    assert (result.exit_code, said in shown, unsaid in shown) == (0, True, False)
+
+
+def test_who_may_not_read_a_task_may_report_its_outcome(api: ScriptedApi) -> None:
+    api.on(f"GET /v1/tasks/{INCIDENT}", (403, {"title": "Forbidden", "status": 403}))
+    api.on(f"POST /v1/tasks/{INCIDENT}/outcome", (202, {"task_id": INCIDENT}))
+    result = run("outcome", INCIDENT, "succeeded", "--note", "restarted it", *api.options())
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -286,6 +317,31 @@ def test_a_refusal_is_printed_with_its_fields_and_fails(api: ScriptedApi) -> Non
     programs = run("submit", "plan", "x", "--json", *api.options())
     assert programs.exit_code == 1
     assert json.loads(programs.stdout) == problem
+
+
+def test_the_command_that_explains_a_refusal_names_its_project(api: ScriptedApi) -> None:
+    refusal = "01a21dfa-b8a3-7617-9704-4fbb6f87c1fb"
+    api.on("POST /v1/tasks", (403, {"title": "Forbidden", "status": 403, "code": "role", "refusal": refusal}))
+    result = run("submit", "plan", "x", "--project", "orders", *api.options())
+    assert f"counterpoint explain {refusal} --project orders --url {api.url}" in result.stderr
+
+
+def test_a_rule_that_forbids_a_command_is_told_as_the_api_tells_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COUNTERPOINT_BACKUP_PASSPHRASE", "a passphrase")
+    (damaged := tmp_path / "a.backup").write_text("junk")
+    people = run("verify", "--backup", str(damaged))
+    assert people.exit_code == 1
+    assert people.stderr.startswith("counterpoint: backup: the file is cut short or is not a backup")
+    assert people.stderr.endswith(" (backup_damaged)\n")
+    assert json.loads(run("verify", "--backup", str(damaged), "--json").stdout)["code"] == "backup_damaged"
+
+
+def test_a_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
+    absent = tmp_path / "body.json"
+    result = run("intake", "try", str(absent), "--source", "forge", "--url", "http://127.0.0.1:1", "--token", "t")
+    assert result.stderr == f"counterpoint: {absent} cannot be read: No such file or directory\n"
 
 
 def test_nothing_there_ends_with_3_and_says_how_to_start_it(tmp_path: Path) -> None:
@@ -406,9 +462,9 @@ def test_a_job_a_run_or_a_data_set_is_the_target(
     [
         ([], "confidence    medium", "0.66"),
         (["--verbose"], "0.66, medium", "### "),
-        (["--format", "markdown"], "### fetch_orders failed", "╭"),
-        (["--format", "terminal"], "╭─ fetch_orders failed", "### "),
-        (["--format", "plain"], "fetch_orders failed", "╭"),
+        (["--format", "markdown"], "### fetch_orders failed", "────"),
+        (["--format", "terminal"], "────\nfetch_orders failed", "### "),
+        (["--format", "plain"], "fetch_orders failed", "────"),
     ],
 )
 def test_show_prints_the_card_as_it_is_asked_for(api: ScriptedApi, options: list[str], said: str, unsaid: str) -> None:

@@ -38,6 +38,28 @@ def test_a_list_says_which_project_it_shows_and_which_others_there_are(api: Scri
     assert named.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "request_", "command"),
+    [
+        (["attempts"], "GET /v1/attempts", "attempts"),
+        (["links"], "GET /v1/links", "links"),
+        (["recoveries"], "GET /v1/recoveries", "recoveries"),
+        (["dead-letters", "list"], "GET /v1/dead-letters", "dead-letters list"),
+        (["entities"], "GET /v1/entities", "entities"),
+        (["search", "a pump"], "POST /v1/search", "search 'a pump'"),
+    ],
+)
+def test_what_finds_nothing_in_the_default_project_names_the_others(
+    api: ScriptedApi, words: list[str], request_: str, command: str
+) -> None:
+    api.on(PRINCIPALS, page(principal("airflow", "orders")))
+    api.on(request_, (200, {"items": [], "next_cursor": None}))
+    shown = CliRunner().invoke(app, [*words, *api.options()])
+    assert shown.exit_code == 0
+    assert f"try `counterpoint {command} --project orders`" in shown.stderr
+    assert CliRunner().invoke(app, [*words, "--project", "orders", *api.options()]).stderr == ""
+
+
 def test_who_may_not_list_principals_is_told_the_project_alone(api: ScriptedApi) -> None:
     api.on("GET /v1/tasks", (200, {"items": [], "next_cursor": None}))
     api.on(PRINCIPALS, (403, {"title": "Forbidden", "status": 403, "code": "role"}))

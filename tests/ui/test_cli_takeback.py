@@ -31,7 +31,7 @@ AWAITED = {
 def test_the_tasks_that_rest_on_it_are_counted_in_words(tasks: list[str], said: str) -> None:
     done = {"kind": "quarantine", "quarantine_id": "q", "out": {"chunks": 1}, "tasks_count": len(tasks), "tasks": tasks}
     assert report(done, lambda known: f"lift {known}").splitlines() == [
-        "1 of chunks taken out",
+        "records taken out: 1 of chunks",
         said,
         "undo it with `lift q`",
     ]
@@ -43,7 +43,7 @@ def test_a_take_back_prints_the_commands_that_undo_it_and_others_and_a_lift_none
         done | {"kind": "rollback", "restored": {"chunks": 1, "documents": 1}}, lambda known: f"lift {known}"
     )
     assert taken.splitlines() == [
-        "1 of chunks, 1 of documents restored",
+        "records restored: 1 of chunks, 1 of documents",
         "undo it with `lift q`",
         "another take-back of the same item is still in effect; undo it with `lift p`",
     ]

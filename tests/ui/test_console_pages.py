@@ -96,7 +96,7 @@ async def test_memory_is_searched_traced_and_taken_back_after_a_preview(
 
     await page.get_by_role("button", name="Roll back…").click()
     dialog = page.get_by_role("dialog")
-    await expect(dialog.get_by_text("1 of documents restored to an earlier version")).to_be_visible()
+    await expect(dialog.get_by_text("1 record of documents restored to an earlier version")).to_be_visible()
     await expect(dialog.get_by_text("1 task rests on it; its record is kept")).to_be_visible()
     await accessible(page, widths=(360,), schemes=("dark",))
     await dialog.get_by_role("button", name="Cancel").click()

@@ -101,6 +101,12 @@ def test_a_recovery_that_was_only_observed_is_not_called_the_fix() -> None:
     assert "**Not recorded:** whether it was the cause of the recovery" in text
 
 
+def test_what_waits_for_its_outcome_is_not_said_to_be_reported() -> None:
+    text = draft(records(attempt(1, "unknown", decided_at=None)), DraftForm.POSTMORTEM)
+    assert "Proposed by `ada`, without an outcome yet:" in text
+    assert "Outcome: " not in text
+
+
 def test_what_was_only_tried_in_shadow_is_left_out() -> None:
     assert "thing 1" not in draft(records(attempt(1, "succeeded", shadow=True)), DraftForm.RUNBOOK)
 

@@ -132,6 +132,16 @@ async def test_an_agent_cannot_decide(front: McpFront, mode: str) -> None:
     assert not asked
 
 
+# arguments
+
+
+async def test_an_argument_that_is_missing_or_unknown_is_named(front: McpFront) -> None:
+    async with front.client() as client:
+        _, text = await problem(client, "query_rag", text="stock tables")
+    assert "query: is required" in text
+    assert "text: is no parameter" in text
+
+
 # subscriptions
 
 

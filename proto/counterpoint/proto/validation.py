@@ -41,6 +41,9 @@ NAME_LIMIT = 200
 OPAQUE: frozenset[str] = frozenset({LineageEvent.TYPE})
 """Types whose body is defined by another standard: it is accepted whole, without unknown fields."""
 
+_MISSING = frozenset({"missing", "missing_argument", "missing_keyword_only_argument"})
+"""Types of the error that a field, or an argument of a function, is missing."""
+
 _PATTERNS = {
     r"\S": "must not be empty",
     r"^[^\x00]*$": "must not contain a NUL character",
@@ -160,7 +163,7 @@ def _path(body: Any, error: ErrorDetails) -> Path:
             here = here[str(key)]
         elif isinstance(here, list) and isinstance(key, int) and key < len(here):
             here = here[key]
-        elif error["type"] != "missing" or key != error["loc"][-1]:
+        elif error["type"] not in _MISSING or key != error["loc"][-1]:
             continue
         path = (*path, key)
     return path
@@ -170,8 +173,10 @@ def problem_text(error: ErrorDetails) -> str:
     """Return the problem of a value in words for its sender."""
     limits = error.get("ctx", {})
     match error["type"]:
-        case "missing":
+        case missing if missing in _MISSING:
             return "is required"
+        case "unexpected_keyword_argument":
+            return "is no parameter"
         case "value_error":
             return str(limits["error"])
         case "literal_error" | "enum":

@@ -246,7 +246,10 @@ def _tried(attempts: Sequence[Attempt], otherwise: str) -> Iterator[str]:
         yield f"### Attempt {each.attempt}"
         author = f", under an override of {span(each.override_by)}" if each.override_by else ""
         at = f" at {_at(each.decided_at)}" if each.decided_at else ""
-        yield f"Outcome: {span(each.outcome)}, {span(each.evidence)} by {span(each.by)}{at}{author}. Tried:"
+        if each.outcome == "unknown":
+            yield f"Proposed by {span(each.by)}{author}, without an outcome yet:"
+        else:
+            yield f"Outcome: {span(each.outcome)}, {span(each.evidence)} by {span(each.by)}{at}{author}. Tried:"
         yield block(each.tried)
         for label, text in _beside(each):
             yield f"{label}:"

@@ -18,7 +18,7 @@ _Named = tuple[str, str]
 def failure(task: Task, verbose: bool) -> Iterator[CardSection]:
     """Yield what failed, how often and after how many tries, and the error."""
     context = task.context or {}
-    yield section("failed", _failed(task, context))
+    yield section("failed" if task.kind == "troubleshoot" else "asked", _failed(task, context))
     if task.error_message and task.error_message.strip():
         yield section("error", _error(task.error_message.strip(), verbose), "code")
     if isinstance(hint := context.get("hint"), str):
@@ -81,7 +81,7 @@ def moment(value: Any) -> str:
 def _failed(task: Task, context: Mapping[str, Any]) -> Iterator[str]:
     job = task.target.job if task.target else None
     parts = _rows(context.get("merged"))
-    often = _of_all(parts, context.get("repeats")) if parts else _repeats(context.get("repeats"))
+    often = _of_all(parts, context.get("repeats")) if parts else _repeats(context)
     if job:
         yield f"{job.namespace}/{job.name}" + (f", {often}" if often else "")
     elif often:
@@ -107,12 +107,13 @@ def _of_all(parts: Sequence[Mapping[str, Any]], repeats: Any) -> str | None:
     return f"{quantity(count, 'failure')}{when} with the {quantity(len(parts), 'incident')} merged into it{since}"
 
 
-def _repeats(repeats: Any) -> str | None:
+def _repeats(context: Mapping[str, Any]) -> str | None:
+    repeats = context.get("repeats")
     if not isinstance(repeats, Mapping) or not isinstance(count := repeats.get("count"), int) or count < 1:
         return None
     first, last = _time(repeats.get("first_at")), _time(repeats.get("last_at"))
     if count == 1:
-        return "first failure"
+        return "first failure with this error" if context.get("previous_incident") else "first failure"
     if not first or not last:
         return f"{ordinal(count)} time"
     return f"{ordinal(count)} time in {span(last - first)}, first on {first.date()}"

@@ -55,7 +55,7 @@ def _seen(task: Task, verbose: bool) -> Iterator[str]:
     before = _before(task)
     here = [one for one in task.findings.similar_attempts if one not in before]
     if not before and task.shadow and task.override is None:
-        yield "not shown: incidents of this job are in shadow; see `counterpoint shadow`"
+        yield f"not shown: incidents of this job are in shadow; see `counterpoint shadow --project {task.project}`"
     elif not before:
         yield "no: the search for earlier attempts found no similar one"
     else:
@@ -71,6 +71,9 @@ def _seen(task: Task, verbose: bool) -> Iterator[str]:
 
 
 def _headline(before: Sequence[SimilarAttempt], nearest: SimilarAttempt, verbose: bool) -> str:
+    if _below(nearest, SIMILAR) and nearest.likelihood is not None:
+        # Attempts below it are of several failures, so their number says nothing.
+        return likelihood_words(nearest.likelihood) + (f" ({nearest.likelihood:.2f})" if verbose else "")
     alike = [one for one in before if _band(one) >= _band(nearest)]
     days = sorted({one.when.date() for one in alike})
     when = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"

@@ -86,7 +86,7 @@ def reflowed(markdown: str) -> Iterator[str]:
             yield paragraph
         code ^= fence
         paragraph = "" if code or fence else line
-        if not paragraph.strip():
+        if not paragraph.strip(" >"):
             yield line
             paragraph = ""
     if paragraph:

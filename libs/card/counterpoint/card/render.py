@@ -1,6 +1,5 @@
 """Rendering of a card for a terminal, as markdown and as plain text. Pure: a card in, text out."""
 
-import io
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,9 +12,11 @@ from counterpoint.proto.tasks import Task
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.text import Text
 
 WIDTH = 100
 _LABEL = 14
+_COMMAND = "counterpoint "
 _MARKED = (
     (re.compile(r"\bincident-[0-9a-f]{24}\b"), "INCIDENT"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "ID"),
@@ -35,18 +36,14 @@ class Format(StrEnum):
 
 
 def render(task_card: TaskCard, form: Format, width: int = WIDTH) -> str:
-    """Return the card as text in a format; a terminal's without colours, `width` columns wide."""
+    """Return the card as text of `width` columns, a terminal's without colours. A command is never wrapped."""
     match form:
         case Format.PLAIN:
             return text(task_card, width)
         case Format.MARKDOWN:
             return markdown(task_card)
         case Format.TERMINAL:
-            from rich.console import Console
-
-            page = io.StringIO()
-            Console(file=page, width=width, color_system=None, legacy_windows=False).print(panel(task_card))
-            return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
+            return panel(task_card, width).plain
         case _:
             assert_never(form)
 
@@ -54,20 +51,18 @@ def render(task_card: TaskCard, form: Format, width: int = WIDTH) -> str:
 def rendered(
     task: Mapping[str, Any], console: "Console", *, verbose: bool = False, form: Format | None = None
 ) -> "RenderableType":
-    """Return the card of a task from HTTP; without a format a panel on a terminal, plain text elsewhere."""
+    """Return the card of a task from HTTP; without a format for the device: a terminal, or plain text."""
     task_card = card(Task.model_validate(task), verbose=verbose)
     form = form or (Format.TERMINAL if console.is_terminal else Format.PLAIN)
-    return panel(task_card) if form is Format.TERMINAL else render(task_card, form)
+    if form is not Format.TERMINAL:
+        return render(task_card, form)
+    return panel(task_card, console.width if console.is_terminal else WIDTH)
 
 
 def text(task_card: TaskCard, width: int = WIDTH) -> str:
-    """Return the card as plain text of `width` columns."""
-    lines = [line for head in (task_card.title, *task_card.subtitles) for line in _wrapped(head, width)]
-    for gap, each in zip(_gaps(task_card), task_card.sections, strict=True):
-        lines += [""] * gap
-        for number, line in enumerate(_paragraphs(_aligned(each.lines), width - _LABEL)):
-            lines.append(f"{each.label if number == 0 else '':<{_LABEL}}{line}".rstrip())
-    return "\n".join(lines)
+    """Return the card as plain text of `width` columns, with each command on one line."""
+    rows = (f"{label:<{_LABEL}}{line}".rstrip() for label, line in _rows(task_card, width))
+    return "\n".join((*_heads((task_card.title, *task_card.subtitles), width), *rows))
 
 
 def markdown(task_card: TaskCard) -> str:
@@ -77,25 +72,17 @@ def markdown(task_card: TaskCard) -> str:
     return "\n\n".join(parts)
 
 
-def panel(task_card: TaskCard) -> "RenderableType":
-    """Return the card for a terminal."""
-    from rich.console import Group
-    from rich.panel import Panel
-    from rich.table import Table
+def panel(task_card: TaskCard, width: int) -> "Text":
+    """Return the card for a terminal between two rules. Print it with `soft_wrap`: a command then is one line."""
     from rich.text import Text
 
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(style="bold cyan", width=_LABEL - 1)
-    grid.add_column(overflow="fold")
-    for gap, each in zip(_gaps(task_card), task_card.sections, strict=True):
-        if gap:
-            grid.add_row("", "")
-        grid.add_row(each.label, Text("\n".join(_aligned(each.lines))))
-    return Panel(
-        Group(Text("\n".join(task_card.subtitles), style="dim"), grid),
-        title=Text(task_card.title, style="bold"),
-        title_align="left",
-    )
+    shown = Text("─" * width)
+    for style, heads in (("bold", (task_card.title,)), ("dim", task_card.subtitles)):
+        for head in _heads(heads, width):
+            shown.append("\n").append(head, style)
+    for label, line in _rows(task_card, width):
+        shown.append("\n").append(f"{label:<{_LABEL}}" if label or line else "", "bold cyan").append(line)
+    return shown.append("\n" + "─" * width)
 
 
 def normalised(text: str) -> str:
@@ -103,6 +90,20 @@ def normalised(text: str) -> str:
     for pattern, word in _MARKED:
         text = pattern.sub(word, text)
     return " ".join(text.split())
+
+
+def _heads(heads: Iterable[str], width: int) -> Iterator[str]:
+    for head in heads:
+        yield from wrapped(head, width)
+
+
+def _rows(task_card: TaskCard, width: int) -> Iterator[tuple[str, str]]:
+    """Yield the lines of all sections, each with the label of its section if it is the first; empty ones between."""
+    for gap, each in zip(_gaps(task_card), task_card.sections, strict=True):
+        if gap:
+            yield "", ""
+        for number, line in enumerate(_paragraphs(_aligned(each.lines), width - _LABEL)):
+            yield each.label if number == 0 else "", line
 
 
 def _gaps(task_card: TaskCard) -> Iterator[bool]:
@@ -155,7 +156,7 @@ def _plain(line: Line) -> str:
     if isinstance(line, tuple):
         return ", ".join(_plain(cell) for cell in line if cell)
     text = line.strip()
-    return f"`{text}`" if text.startswith("counterpoint ") and "`" not in text else _escaped(text)
+    return f"`{text}`" if text.startswith(_COMMAND) and "`" not in text else _escaped(text)
 
 
 def _escaped(text: str) -> str:
@@ -168,12 +169,13 @@ def _escaped(text: str) -> str:
 def _paragraphs(paragraphs: Iterable[str], width: int) -> Iterator[str]:
     for paragraph in paragraphs:
         for line in paragraph.split("\n"):
-            yield from _wrapped(line, width)
+            yield from wrapped(line, width)
 
 
-def _wrapped(line: str, width: int) -> list[str]:
-    """Return a line wrapped; its prefix (a quote mark, an indent, a list number) is repeated or indented."""
-    if len(line) <= width:
+def wrapped(line: str, width: int) -> list[str]:
+    """Return a line wrapped, its prefix (a quote mark, an indent, a list number) repeated or indented. A command
+    stays on one line, so that it can be copied."""
+    if len(line) <= width or line.lstrip().startswith(_COMMAND):
         return [line.rstrip()]
     begin = re.match(r"\s*(> ?)?", line)
     prefix = begin.group() if begin else ""

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
-from counterpoint.cli.errors import CommandError, Exit
+from counterpoint.cli.errors import CommandError, Exit, RuleError
 from counterpoint.cli.session import CommandSession
 
 P = ParamSpec("P")
@@ -114,7 +114,7 @@ def _modules(package: ModuleType) -> Iterator[ModuleType]:
 
 def _exit_code(session: CommandSession, work: Callable[[], Exit | None]) -> int:
     """Run a command and print its error, if any."""
-    from counterpoint.proto.errors import CounterpointError
+    from counterpoint.proto.errors import CounterpointError, Permanent
 
     try:
         return work() or Exit.DONE
@@ -123,6 +123,10 @@ def _exit_code(session: CommandSession, work: Callable[[], Exit | None]) -> int:
         return error.code
     except ModuleNotFoundError as missing:
         session.failed(_not_installed(missing))
+        return Exit.FAILED
+    except Permanent as error:
+        texts = (f"{each.field}: {each.problem}" for each in error.problems)
+        session.failed(RuleError(error.code, "; ".join(texts) or error.code))
         return Exit.FAILED
     except CounterpointError as error:
         session.failed(CommandError(str(error)))

@@ -30,6 +30,18 @@ class UsageError(CommandError):
     code = Exit.USAGE
 
 
+class RuleError(CommandError):
+    """A rule forbids the command; `rule` is its stable name."""
+
+    def __init__(self, rule: str, text: str) -> None:
+        super().__init__(text)
+        self.rule = rule
+
+    def problem(self) -> dict[str, Any]:
+        """Return the error as an RFC 9457 problem with the code of the rule."""
+        return super().problem() | {"code": self.rule}
+
+
 class NotReachable(CommandError):
     """Nothing answers at the address."""
 

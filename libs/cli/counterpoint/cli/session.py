@@ -58,7 +58,7 @@ class CommandSession:
         if self.json:
             print(json.dumps(value, indent=2, ensure_ascii=False), flush=True)
         else:
-            self.out.print(human(), soft_wrap=not self.out.is_terminal, markup=False)
+            self._print(human())
             if isinstance(value, dict) and value.get("next_cursor"):
                 self.note("there are more: raise --limit")
 
@@ -67,7 +67,18 @@ class CommandSession:
         if self.json:
             print(json.dumps(value, ensure_ascii=False), flush=True)
         else:
-            self.out.print(human(), soft_wrap=not self.out.is_terminal, markup=False)
+            self._print(human())
+
+    def _print(self, shown: "RenderableType") -> None:
+        """Print text, whose commands keep to one line each, or a table, which takes the width of the terminal."""
+        from rich.text import Text
+
+        from counterpoint.card.render import wrapped
+
+        terminal = self.out.is_terminal
+        if isinstance(shown, str) and terminal:
+            shown = "\n".join(each for line in shown.split("\n") for each in wrapped(line, self.out.width))
+        self.out.print(shown, soft_wrap=not terminal or isinstance(shown, str | Text), markup=False)
 
     def command(self, *words: str, project: str) -> str:
         """Return a follow-up command with the same address. The token is left out."""
@@ -92,7 +103,8 @@ class CommandSession:
         for wrong in problem.get("errors", ()):
             self.note(f"  {wrong.get('field', '?')}: {wrong.get('problem', '')}")
         if refusal := problem.get("refusal"):
-            self.note(f"  `counterpoint explain {refusal}` explains it (needs the role audit)")
+            command = self.command("explain", str(refusal), project=self.project or "")
+            self.note(f"  `{command}` explains it (needs the role audit)")
 
 
 def _console(file: Any) -> "Console":

@@ -38,7 +38,7 @@ def undo_command(session: CommandSession, quarantine_id: str) -> str:
 
 def report(reply: dict[str, Any], undo: Callable[[str], str]) -> str:
     """Describe a take-back or its undoing, and the commands that undo it and others about the same."""
-    lines = [f"{_counts(counts)} {verb}" for verb, counts in _effects(reply) if counts]
+    lines = [f"records {verb}: {_counts(counts)}" for verb, counts in _effects(reply) if counts]
     lifts = reply["kind"] == "lift"
     if not lines and not lifts:
         lines = ["nothing was left to take back"]

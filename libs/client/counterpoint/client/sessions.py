@@ -1,5 +1,6 @@
 """The digest of a session: what its tasks asked, tried, decided and learned, within a budget of tokens. Pure."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from textwrap import shorten
@@ -14,6 +15,8 @@ TOKEN_CHARS = 4
 """Characters of a token, on average of English text."""
 _RESULT_CHARS, _TRIED_CHARS = 600, 300
 _OUTCOMES = frozenset({"succeeded", "failed", "partial"})
+
+_QUOTE_MARK, _REFERENCE = re.compile(r"^> ?|(?<=\S) \[\d{1,3}\](?=:?\s*$)"), re.compile(r"\[\d{1,3}\] \S")
 
 
 class TriedAct(Shape):
@@ -125,7 +128,7 @@ def _entry(task: Task, attempts: Iterable[Attempt]) -> SessionTask:
         title=title_of(task.description, task.title, task.error_message, job),
         state=f"waits for {task.waiting_for}" if task.waiting_for else task.state,
         resolution=task.resolution,
-        decided=_cut(task.result or task.proposal, _RESULT_CHARS),
+        decided=_cut(_unquoted(task.result or task.proposal or ""), _RESULT_CHARS),
         tried=tuple(
             TriedAct(tried=_act(one), outcome=one.outcome, note=_cut(one.note, _TRIED_CHARS), by=one.by)
             for one in shown
@@ -150,6 +153,12 @@ def _learned(tasks: Iterable[Task], attempts: Mapping[str, Sequence[Attempt]]) -
 
 def _act(attempt: Attempt) -> str:
     return _cut(attempt.summary or attempt.tried, _TRIED_CHARS) or ""
+
+
+def _unquoted(markdown: str) -> str:
+    """Return a text without the marks of its quotes and without its references."""
+    lines = (_QUOTE_MARK.sub("", line) for line in markdown.split("\n") if not _REFERENCE.match(line))
+    return "\n".join(lines)
 
 
 def _cut(text: str | None, limit: int) -> str | None:

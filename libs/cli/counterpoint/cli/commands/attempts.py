@@ -6,6 +6,7 @@ import typer
 
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.options import Limit
+from counterpoint.cli.projects import note_others
 from counterpoint.cli.render.table import table
 from counterpoint.cli.session import CommandSession
 from counterpoint.proto.words import when
@@ -21,6 +22,8 @@ def attempts(
     """List earlier attempts and their outcomes."""
     with session.connect() as api:
         reply = api.pages("/v1/attempts", limit, error=error, job=job, project=session.project)
+        if not reply["items"]:
+            note_others(session, api, "attempts")
     session.show(
         reply,
         lambda: table(

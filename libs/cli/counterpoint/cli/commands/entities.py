@@ -1,11 +1,13 @@
 """`counterpoint entities`: look up an entity, or list entities."""
 
+import shlex
 from typing import Annotated, Any
 
 import typer
 
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.options import Limit
+from counterpoint.cli.projects import note_others
 from counterpoint.cli.render.table import table
 from counterpoint.cli.session import CommandSession
 
@@ -29,6 +31,8 @@ def entities(
     with session.connect() as api:
         listing = api.pages("/v1/entities", limit, text=name, kind=kind, project=session.project)
         profile = api.get("/v1/entities/known", name=name, project=session.project) if name and not kind else None
+        if not listing["items"]:
+            note_others(session, api, shlex.join(["entities", *([name] if name else ())]))
     rows = [(each["kind"], each["name"], each["id"]) for each in listing["items"]]
     shown = {**listing, "known": profile} if profile is not None else listing
     listed = table(("kind", "name", "id"), rows, f"no entity matches {name}" if name else "no entities")

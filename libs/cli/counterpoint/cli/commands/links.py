@@ -6,6 +6,7 @@ import typer
 
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.options import Limit
+from counterpoint.cli.projects import note_others
 from counterpoint.cli.session import CommandSession
 
 
@@ -18,6 +19,8 @@ def links(
     """List the links between incidents."""
     with session.connect() as api:
         reply = api.pages("/v1/links", limit, task_id=incident, project=session.project)
+        if not reply["items"]:
+            note_others(session, api, "links")
     session.show(reply, lambda: "\n".join(map(_line, reply["items"])) or "no links")
 
 

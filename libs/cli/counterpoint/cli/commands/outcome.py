@@ -1,14 +1,17 @@
 """`counterpoint outcome`: report the outcome of an attempt."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from counterpoint.cli.command import Panel, command
-from counterpoint.cli.errors import Exit, UsageError
+from counterpoint.cli.errors import ApiError, Exit, UsageError
 from counterpoint.cli.options import ErrorFile, TaskId
 from counterpoint.cli.session import CommandSession
 from counterpoint.cli.task_requests import read_error, show_receipt
+
+if TYPE_CHECKING:
+    from counterpoint.cli.api import ApiClient
 
 OUTCOMES = ("succeeded", "failed", "partial")
 CAUSES = ("proposal", "something-else", "nothing")
@@ -64,11 +67,22 @@ def outcome(
         "error_message": read_error(error_file),
     }
     with session.connect() as api:
+        before = _task(api, task, session.project) if result == "succeeded" and by is None else {}
         reply = api.post(f"/v1/tasks/{task}/outcome", body, project=session.project)
-    if result == "succeeded" and by is None and note:
+    escalated = before.get("state") == "input_required" and before.get("waiting_for") != "outcome"
+    if before and note and not escalated:
         session.note(
             "the proposal is credited with the success; if something else helped, report it with --by something-else"
         )
-    if body["by"] == "something_else" and not note:
+    if not note and (body["by"] == "something_else" or (escalated and not before.get("proposal"))):
         session.note("add --note to record what helped; without it nothing is learned")
     return show_receipt(session, reply, f"{task}: {result}, noted")
+
+
+def _task(api: "ApiClient", task: str, project: str | None) -> dict[str, Any]:
+    """Return the task before the report; nothing if the caller may not read it."""
+    try:
+        found: dict[str, Any] = api.get(f"/v1/tasks/{task}", project=project)
+    except ApiError:
+        return {}
+    return found

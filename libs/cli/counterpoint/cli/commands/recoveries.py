@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.options import Limit
+from counterpoint.cli.projects import note_others
 from counterpoint.cli.session import CommandSession
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ def recoveries(session: CommandSession, limit: Limit = 50) -> None:
     """List the tasks that recovered without a known cause, and the command to report it."""
     with session.connect() as api:
         reply = api.pages("/v1/recoveries", limit, project=session.project)
+        if not reply["items"]:
+            note_others(session, api, "recoveries")
 
     def human() -> "RenderableType":
         blocks = []

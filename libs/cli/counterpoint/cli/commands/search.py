@@ -1,5 +1,6 @@
 """`counterpoint search`: search documents."""
 
+import shlex
 from typing import Annotated, Any
 
 import typer
@@ -7,6 +8,7 @@ import typer
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.errors import UsageError
 from counterpoint.cli.options import AsOf
+from counterpoint.cli.projects import note_others
 from counterpoint.cli.session import CommandSession
 
 _TRUSTED = 2
@@ -55,6 +57,8 @@ def search(
     }  # fmt: skip
     with session.connect() as api:
         reply = api.post("/v1/search", body, project=session.project)
+        if not reply["items"]:
+            note_others(session, api, shlex.join(["search", text]))
     session.show(reply, lambda: "\n\n".join(_passage(item) for item in reply["items"]) or "nothing found")
 
 

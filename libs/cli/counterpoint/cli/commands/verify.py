@@ -130,7 +130,8 @@ def _description(leaf: dict[str, Any]) -> str:
 
 
 def _summary(report: dict[str, Any]) -> str:
-    counts = f"{report['commits']} commits, {report['refusals']} refusals, {report['records']} record versions"
+    counted = (("commits", "commit"), ("refusals", "refusal"), ("records", "record version"))
+    counts = ", ".join(quantity(report[name], noun) for name, noun in counted)
     if report.get("erased"):
         counts += f", {report['erased']} leaves erased"
     lines = [f"the audit log is intact: {counts}"]

@@ -62,7 +62,8 @@ class DemoTranscript:
         self.cards[name] = text(shown)
         if self.console:
             self.show("")
-            self.show(panel(shown) if self.console.is_terminal else text(shown))
+            form = panel(shown, self.console.width) if self.console.is_terminal else text(shown)
+            self.console.print(form, markup=False, soft_wrap=True)
             self.show("")
 
     def check(self, name: str, ok: object, observed: Any) -> bool:

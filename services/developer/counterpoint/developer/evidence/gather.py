@@ -180,7 +180,7 @@ def evidence_of(
 
 
 def _searched_for(message: TaskDelegated, failure: Failure, text: str, partial: bool) -> list[str]:
-    texts = [f"documents about: {text}", f"earlier attempts at: {failure.text}"]
+    texts = [f"documents about: {' '.join(text.split())}", f"earlier attempts at: {' '.join(failure.text.split())}"]
     if failure.digest:
         texts.append(f"earlier attempts with the error signature {failure.digest}")
     if failure.job:

@@ -151,16 +151,16 @@ def lessons(attempts: Sequence[EarlierAttempt]) -> tuple[Lesson, ...]:
 
 
 def warnings(lessons_ranked: Sequence[Lesson]) -> tuple[str, ...]:
-    """Return warnings about acts that failed for this failure: their number, then each with its error."""
+    """Return warnings about acts that failed for this failure: their number if they are several, then each."""
     failed = [lesson for lesson in lessons_ranked if lesson.failures]
     if not failed:
         return ()
     count = sum(len(lesson.failures) for lesson in failed)
-    each = (
+    each = tuple(
         f"failed {times_in_words(len(lesson.failures))} (last {lesson.failures[0].day}): {_quoted(lesson.failures[0])}"
         for lesson in failed[:FINDINGS_LIMIT]
     )
-    return (f"attempts at this error have failed {times_in_words(count)}", *each)
+    return (f"attempts at this error have failed {times_in_words(count)}", *each) if len(failed) > 1 else each
 
 
 def similar_success(attempts: Sequence[EarlierAttempt]) -> bool:

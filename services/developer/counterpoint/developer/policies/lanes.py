@@ -107,7 +107,7 @@ def _build(message: TaskDelegated, evidence: Evidence, assessment: Assessment, c
     plan = task_plan(message, evidence, calibration)
     caveats = (*assessment.caveats, *warnings(evidence.lessons))
     citations = plan.citations if plan else candidates(evidence.found)
-    if plan is None:
+    if plan is None and citations:
         caveats = (*caveats, "the citations are candidates, not a plan")
     what = (
         "a language model that writes code, which this release does not have: write the code and report the outcome, "
@@ -124,11 +124,12 @@ def _build(message: TaskDelegated, evidence: Evidence, assessment: Assessment, c
 
 def insufficient_evidence(message: TaskDelegated, evidence: Evidence, assessment: Assessment) -> StopResult:
     """Stop for lack of evidence, with candidates to read instead of an answer."""
-    caveats = (*assessment.caveats, "the citations are candidates, not an answer")
+    found = candidates(evidence.answers)
+    caveats = (*assessment.caveats, *(["the citations are candidates, not an answer"] if found else []))
     return StopResult(
         "insufficient_evidence",
         assessment.reasoning,
-        findings_of(evidence, candidates(evidence.answers), caveats),
+        findings_of(evidence, found, caveats),
         (_document_need(message),),
     )
 

@@ -185,7 +185,8 @@ def _from_attempt(lesson: Lesson, rest: Sequence[Procedure], current: Failure | 
     if current is not None and (unlike := differences(cited.failure, current)):
         label = "Differences from that failure:" if lesson.recognised else "Distinguish them by:"
         parts += [label, "\n".join(f"- {difference}" for difference in unlike)]
-    proposal = _proposal(parts, attempt.tried, citations, rest, lesson.retry_reason)
+    others = [each for each in rest if not is_same_text(each.text, attempt.tried)]
+    proposal = _proposal(parts, attempt.tried, citations, others, lesson.retry_reason)
     return replace(proposal, likelihood=lesson.likelihood, summary=attempt.summary)
 
 

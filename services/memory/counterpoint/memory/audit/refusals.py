@@ -37,6 +37,9 @@ RULES = {
 }
 """Purpose of each rule."""
 
+_BY_REQUEST = frozenset({ErrorCode.INVALID, ErrorCode.NOT_FOUND, ErrorCode.REFUSED, ErrorCode.CONFLICT})
+"""Rules that a request broke by its content, and not for want of a right."""
+
 
 def explained(row: Any, project: str) -> dict[str, Any]:
     """Return a refusal of the log, with `text` for people. An erased one has only its id, task and time."""
@@ -55,7 +58,7 @@ def explained(row: Any, project: str) -> dict[str, Any]:
     ]
     lines[0] += f": {why}." if why else "."
     if leaf.get("needed"):
-        lines.append(f"Required: {leaf['needed']}.")
+        lines.append(f"{'Problem' if rule in _BY_REQUEST else 'Required'}: {leaf['needed']}.")
     return known | {
         "service": leaf["service"],
         "principal": leaf.get("principal"),

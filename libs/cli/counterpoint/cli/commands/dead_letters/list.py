@@ -2,6 +2,7 @@
 
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.options import Limit
+from counterpoint.cli.projects import note_others
 from counterpoint.cli.render.table import table
 from counterpoint.cli.session import CommandSession
 from counterpoint.proto.words import when
@@ -12,6 +13,8 @@ def listed(session: CommandSession, limit: Limit = 50) -> None:
     """List dead letters, newest first."""
     with session.connect() as api:
         reply = api.pages("/v1/dead-letters", limit, project=session.project)
+        if not reply["items"]:
+            note_others(session, api, "dead-letters list")
     session.show(
         reply,
         lambda: table(

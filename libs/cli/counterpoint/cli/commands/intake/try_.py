@@ -23,8 +23,10 @@ def try_(
     """Show the tasks that the body of a webhook would submit, without submitting them."""
     try:
         content = file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file} cannot be read: {error}") from error
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file} cannot be read: it is not UTF-8") from error
     headers = dict.fromkeys(_EVENT_HEADERS, event) if event else {}
     with session.connect() as api:
         reply = api.post(f"/hooks/{source}", content, headers=headers, trial="true", project=session.project)

@@ -136,8 +136,8 @@ function previewOf(preview) {
   return h("div", { class: "preview" },
     h("p", null, h("strong", null, nothing ? "Nothing would change." : "This would change:")),
     nothing ? null : h("ul", null,
-      Object.entries(preview.out).map(([store, count]) => h("li", null, `${number(count)} of ${store} taken out of every read`)),
-      Object.entries(preview.restored).map(([store, count]) => h("li", null, `${number(count)} of ${store} restored to an earlier version`)),
+      Object.entries(preview.out).map(([store, count]) => h("li", null, `${records(count)} of ${store} taken out of every read`)),
+      Object.entries(preview.restored).map(([store, count]) => h("li", null, `${records(count)} of ${store} restored to an earlier version`)),
       h("li", null, tasksOf(preview.tasks_count)),
       preview.other_projects ? h("li", null, `and what ${number(preview.other_projects)} other projects derived from it`) : null),
     nothing ? null : table([
@@ -152,7 +152,8 @@ function tasksOf(count) {
   return count === 1 ? "1 task rests on it; its record is kept" : `${number(count)} tasks rest on it; their records are kept`;
 }
 
-const counted = (counts, verb) => Object.entries(counts ?? {}).map(([store, count]) => `${count} of ${store} ${verb}. `).join("");
+const records = (count) => `${number(count)} ${count === 1 ? "record" : "records"}`;
+const counted = (counts, verb) => Object.entries(counts ?? {}).map(([store, count]) => `${records(count)} of ${store} ${verb}. `).join("");
 
 function takeBacksSection(signal) {
   const undo = (row) => ask({
