@@ -3,6 +3,7 @@ records that the request changes. All of it is read from the record, nothing fro
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from cachetools import LRUCache, TTLCache
 from pydantic_core import from_json
@@ -104,6 +105,11 @@ class InboundMessages:
                 if row.store == "tasks":
                     state = from_json(row.body).get("state") if row.body is not None else None
                     self._ended[step.project, row.id] = state in ENDED
+
+    async def finish(self, grant: Grant, message_ids: Sequence[UUID]) -> None:
+        """Note messages as finished by the holder of a grant, as far as they are for it."""
+        async with self._database.writing(grant.project) as connection:
+            await connection.execute(_SQL["finish_messages"], grant.project, grant.audience, message_ids)
 
     async def changed_records(
         self, project: str, owned: Sequence[tuple[str, str]], unread: Sequence[Ref]

@@ -63,7 +63,8 @@ def records_by_key(keys: Sequence[tuple[str, str, bool]]) -> tuple[str, list[Any
 
     The last key is repeated up to a power of two, so that there are few statements to be prepared.
     """
-    keys = [*keys, *keys[-1:] * ((1 << (len(keys) - 1).bit_length()) - len(keys))]
+    repeated = (1 << (len(keys) - 1).bit_length()) - len(keys)
+    keys = [*keys, *[keys[-1]] * repeated]
     rows = (f"(${n}::text, ${n + 1}::text, ${n + 2}::boolean)" for n in range(2, 2 + 3 * len(keys), 3))
     relation = "current_records" if any(store == "decisions" for store, _, _ in keys) else "records"
     statement = _SQL["records_by_key"].format(relation=relation, keys=", ".join(rows))
