@@ -70,9 +70,7 @@ def said(found: QueryResult) -> list[tuple[str, int]]:
 
 
 @asynccontextmanager
-async def second_level(
-    house: House, server: Server, rested_s: float = 0.0, **settings: Any
-) -> AsyncIterator[Valkey]:
+async def second_level(house: House, server: Server, rested_s: float = 0.0, **settings: Any) -> AsyncIterator[Valkey]:
     """The house with this server as its second level, and an empty first one."""
     house.far = Valkey(server.url, SECRET, **settings)
     try:

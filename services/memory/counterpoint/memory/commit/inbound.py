@@ -19,7 +19,7 @@ from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.record.stamps import DERIVED, Provenance
 from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.memory import Origin, Ref
-from counterpoint.proto.tasks import ENDED
+from counterpoint.proto.tasks import ENDED, TaskSubmitted
 
 ENDED_WITHIN_S = 1.0
 """Seconds after the end of a task until every process of memory refuses its capabilities."""
@@ -99,8 +99,11 @@ class InboundMessages:
         return known
 
     def applied(self, steps: Iterable[CommitPlan]) -> None:
-        """Take note of the states that commits have given to tasks."""
+        """Take note of the states that commits have given to tasks. A task that has just been submitted has none."""
         for step in steps:
+            for message in step.messages:
+                if message.type == TaskSubmitted.TYPE and message.task_id is not None:
+                    self._ended[step.project, message.task_id] = False
             for row in step.writes:
                 if row.store == "tasks":
                     state = from_json(row.body).get("state") if row.body is not None else None
