@@ -2,14 +2,18 @@
 
 import hmac
 import json
+import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+from uuid import UUID
 
 import pytest
 from flows.planted_secrets import Mint
 
+from counterpoint.guard.detector import scan
 from counterpoint.guard.names import (
     has_secret,
     printable_paths,
@@ -55,6 +59,29 @@ def redacted(value: str) -> str:
 def test_credentials_are_cut_out_of_urls_and_the_rest_stays(url: str, left: str) -> None:
     assert redacted(url) == left
     assert redacted(f"see {url}") == f"see {left}"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{uuid}",
+        "task:{uuid}",
+        "tasks/{uuid}",
+        "counterpoint/{uuid}",
+        "job:counterpoint/{uuid}",
+        "dataset:counterpoint/tasks/{uuid}",
+        "dataset:counterpoint/chunks/doc-{hash}-00009",
+        "data-{hash}",
+        "request:{hash}{hash}",
+    ],
+)
+def test_an_id_that_the_services_make_has_no_finding_and_is_not_scanned(form: str) -> None:
+    draw = random.Random(form)
+    for _ in range(500):
+        name = form.format(uuid=UUID(int=draw.getrandbits(128)), hash=f"{draw.getrandbits(128):032x}")
+        assert scan(name) == ()
+        with patch("counterpoint.guard.names.scan", side_effect=AssertionError):
+            assert redacted(name) == name
 
 
 def test_a_secret_in_the_path_of_a_url_or_in_a_name_leaves_its_fingerprint() -> None:

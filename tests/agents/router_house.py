@@ -16,7 +16,7 @@ from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import policy
 from counterpoint.memory.access import diode
 from counterpoint.proto import subjects
-from counterpoint.proto.commands import CommandReply, CommandRequest, RetryDeadLetter
+from counterpoint.proto.commands import CommandReply, CommandRequest, FinishMessages, RetryDeadLetter
 from counterpoint.proto.errors import Conflict, Denied, Permanent, Problem
 from counterpoint.proto.ids import derived_id, new_id
 from counterpoint.proto.line import Action
@@ -32,6 +32,7 @@ from counterpoint.proto.messages import Message
 from counterpoint.proto.validation import parse
 from counterpoint.router import task_events
 from counterpoint.router.authentication import token_id
+from counterpoint.router.finished_messages import FinishedMessages
 from counterpoint.router.handlers import register
 from counterpoint.router.issues import wiring as issues
 from counterpoint.router.notify import wiring as notifications
@@ -52,6 +53,7 @@ class House(FakeMemory):
     project: str = PROJECT
     now: datetime = NOW
     handlers: dict[str, Any] = field(default_factory=dict)
+    finished: FinishedMessages = field(default_factory=FinishedMessages)
     announce: Any = None
     looked_at: asyncio.Event = field(default_factory=asyncio.Event)
     report: dict[str, Any] = field(default_factory=dict)
@@ -62,9 +64,9 @@ class House(FakeMemory):
     def __post_init__(self) -> None:
         register(self, timedelta(days=1), FairLimiter(1000))  # type: ignore[arg-type]
         settings = RouterSettings(nats_user="router", nats_password=SecretStr("x"))
-        notifications.attach(self, settings)  # type: ignore[arg-type]
-        issues.attach(self, settings)  # type: ignore[arg-type]
-        task_events.attach(self, ())  # type: ignore[arg-type]
+        notifications.attach(self, settings, self.finished)  # type: ignore[arg-type]
+        issues.attach(self, settings, self.finished)  # type: ignore[arg-type]
+        task_events.attach(self, (), self.finished)  # type: ignore[arg-type]
 
     # the service that the handlers are registered with
 
@@ -176,9 +178,11 @@ class House(FakeMemory):
         return QueryResult(tier="record", plan="aggregate", took_us=7, report=report)
 
     def command(self, request: CommandRequest) -> CommandReply:
-        """Retry a dead letter, or note the command and answer with `report`."""
+        """Retry a dead letter, or note the command and answer with `report` where it has one."""
         grant, command = self.grant(request.origin), request.command
         self.asked.append(command)
+        if isinstance(command, FinishMessages):
+            return CommandReply()
         if not isinstance(command, RetryDeadLetter):
             rule = diode.read(policy(), grant, "projections")
             if rule is not None:

@@ -20,7 +20,6 @@ from counterpoint.proto.tasks import TaskProposed, TaskResumed
 from counterpoint.router.notify.deliveries import ATTEMPTS
 from counterpoint.router.notify.handlers import CALLS_LIMIT
 from counterpoint.router.notify.lanes import CALLS_AT_ONCE, PAUSE_LIMIT_S, Lane
-from counterpoint.router.notify.wiring import finished
 
 DAYS = timedelta(days=1)
 
@@ -255,11 +254,3 @@ async def test_a_shadow_task_and_one_of_another_project_tell_nobody(hook: HookRe
     house.memory.put("tasks", "theirs", house.memory.one("tasks", "incident-1").body, "billing")
     await house.tell(proposed("theirs"))
     assert house.deliveries() == []
-
-
-async def test_an_event_that_nobody_is_told_of_is_finished_too(hook: HookReceiver) -> None:
-    house = NotifiedHouse([])
-    client = house.memory.memory(new_id())
-    await finished(house.plan)(proposed(), client)
-    assert client.finished
-    assert [commit.writes for commit in house.memory.commits] == [()]

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from memory_service.house import PERSON, House
@@ -69,12 +70,13 @@ def ids_and_versions(found: QueryResult) -> list[tuple[str, int]]:
 
 
 @asynccontextmanager
-async def second_level(house: House, server: Server, **settings: Any) -> AsyncIterator[Valkey]:
+async def second_level(house: House, server: Server, rested_s: float = 0.0, **settings: Any) -> AsyncIterator[Valkey]:
     """The house with this server as its second level, and an empty first one."""
     house.far = Valkey(server.url, SECRET, **settings)
-    house.restart()
     try:
-        yield house.far
+        with patch("counterpoint.memory.query.epochs.RESTED_S", rested_s):
+            house.restart()
+            yield house.far
     finally:
         await house.far.close()
         house.far = None
@@ -294,6 +296,21 @@ async def test_the_second_level_answers_another_process_and_fills_its_first(
         assert (second.cache, third.cache) == ("hit", "hit")
         assert (hits("l1") - before[0], hits("l2") - before[1]) == (1, 1)
         assert second.items == first.items
+
+
+async def test_answers_from_a_store_that_is_being_changed_stay_in_the_first_level(
+    house: House, project: str, tmp_path: Path
+) -> None:
+    async with run_valkey(tmp_path) as server, second_level(house, server, rested_s=600) as far:
+        with Redis.from_url(server.url) as raw:
+            await put(house, project, "a", 1, "restarted")
+            assert [(await ask(house, project)).cache for _ in range(2)] == ["miss", "hit"]
+            await far.written()
+            assert raw.keys("answer:*") == []
+            house.restart()
+            assert (await ask(house, project)).cache == "miss"
+            await far.written()
+            assert len(raw.keys("answer:*")) == 1  # type: ignore[arg-type]
 
 
 async def test_what_stands_in_valkey_can_neither_be_read_nor_changed_there(

@@ -115,14 +115,12 @@ async def test_lists_gets_and_walks_use_an_index_that_fits(
     for projects in ([big], [big, "shared"]):
         _, read = await plan(memory, *listing(List(store="documents", limit=1), projects))
         assert read <= 4
-    used, read = await plan(
-        memory, records_by_key(["edges", "jobs"]), [big, ["edges", "jobs"], ["edges7", "jobs8"], [False, True]]
-    )
-    assert "records_pkey" in used
-    assert read <= 2
-    used, read = await plan(memory, records_by_key(["jobs"]), [big, "jobs", "jobs8", True])
-    assert "records_pkey" in used
-    assert read <= 1
+    keys = [("edges", "edges7", False), ("jobs", "jobs8", True), ("jobs", "jobs9", False)]
+    for number, most in ((1, 1), (2, 2), (3, 4)):
+        statement, values = records_by_key(keys[:number])
+        used, read = await plan(memory, statement, [big, *values])
+        assert "records_pkey" in used
+        assert read <= most
     for query, index in (
         (List(store="decisions", limit=2), "records_by_decision_seq"),
         (List(store="decisions", task_id="task-7"), "records_by_task"),
@@ -130,11 +128,21 @@ async def test_lists_gets_and_walks_use_an_index_that_fits(
         used, read = await plan(memory, *listing(query, [big]))
         assert index in used
         assert read <= 100
-    used, read = await plan(memory, records_by_key(["decisions"]), [big, "decisions", "decision-7", False])
+    statement, values = records_by_key([("decisions", "decision-7", False)])
+    used, read = await plan(memory, statement, [big, *values])
     assert "records_by_decision" in used
     assert read <= 1
     _, read = await plan(memory, *edge_walk(EdgeWalk(store="edges", start=("node-1",), depth=5), big))
     assert read <= 20
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 7])
+async def test_gets_are_planned_once(big: str, memory: Connection, number: int) -> None:
+    statement, values = records_by_key([("jobs", f"jobs{n}", True) for n in range(number)])
+    for _ in range(8):
+        await memory.fetch(statement, big, *values)
+    counted = "SELECT generic_plans FROM pg_prepared_statements WHERE statement = $1"
+    assert await memory.fetchval(counted, statement) == 3
 
 
 @pytest.mark.parametrize(("store", "where"), [(store, where) for store, where, _ in WHERES])

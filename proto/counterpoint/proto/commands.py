@@ -1,6 +1,7 @@
 """Commands to memory, of operators and of services about their own delivery."""
 
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from pydantic import Field
 
@@ -10,6 +11,7 @@ from counterpoint.proto.tasks import Budget
 
 EDITOR_MINUTES_MAX = 480
 """Maximum life of a token for an editor, in minutes."""
+FINISHED_MAX = 1_000
 
 
 class TakeBackMemory(Shape):
@@ -91,6 +93,16 @@ class IssueEditorToken(Shape):
     minutes: int = Field(ge=1, le=EDITOR_MINUTES_MAX)
 
 
+class FinishMessages(Shape):
+    """Note messages of the project as finished by the caller, which has committed nothing for them.
+
+    So they are not published again when their stream has dropped them. Others than the caller's are ignored.
+    """
+
+    op: Literal["finish_messages"] = "finish_messages"
+    ids: tuple[UUID, ...] = Field(min_length=1, max_length=FINISHED_MAX)
+
+
 Command = Annotated[
     TakeBackMemory
     | EraseContent
@@ -99,7 +111,8 @@ Command = Annotated[
     | ChangeEmbeddingModel
     | IssueGatewayToken
     | IssueReplayToken
-    | IssueEditorToken,
+    | IssueEditorToken
+    | FinishMessages,
     Field(discriminator="op"),
 ]
 

@@ -23,10 +23,12 @@ T = TypeVar("T")
 REDACTED_CLASSES: frozenset[Class] = frozenset({"secret", "uncertain", "financial", "identity"})
 """Classes redacted in names. Contact data and network addresses stay, since they may name owners and hosts."""
 _PLAIN = re.compile(
-    r"[a-z_.]{0,24}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}(?:[0-9a-f]{32})?"
+    r"[a-z_.]{0,24}|(?:(?:counterpoint|job|dataset|data|request|tasks?|chunks|doc)[:/-]){0,4}"
+    r"(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}(?:[0-9a-f]{32})?)(?:-\d{5})?"
     r"|\d{4}-\d\d-\d\dT[\d:.]{5,15}(?:Z|[+-]\d\d:?\d\d)"
 )
-"""Short words, UUIDs, hashes and times, which never contain a finding and need no scan."""
+"""Short words, UUIDs, hashes, ids that the services make of these, and times, which never contain a finding and need no
+scan."""
 
 _CLEAN_NAMES_MAX, _CLEAN_NAME_CHARS = 65_536, 500
 _clean_names: set[str] = set()

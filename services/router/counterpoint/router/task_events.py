@@ -7,8 +7,8 @@ from counterpoint.bus import Service
 from counterpoint.client import Memory
 from counterpoint.proto.memory import Commit
 from counterpoint.proto.messages import Message
+from counterpoint.router.finished_messages import FinishedMessages
 from counterpoint.router.notify.events import CONSUMED
-from counterpoint.router.notify.wiring import finished
 
 
 class EventPlanner(Protocol):
@@ -18,7 +18,7 @@ class EventPlanner(Protocol):
         """Return the commit of what follows from an event."""
 
 
-def attach(service: Service, planners: Sequence[EventPlanner]) -> None:
+def attach(service: Service, planners: Sequence[EventPlanner], finished: FinishedMessages) -> None:
     """Handle events of tasks. Without a planner they are finished at once."""
 
     async def plan(message: Message, memory: Memory) -> Commit:
@@ -29,4 +29,4 @@ def attach(service: Service, planners: Sequence[EventPlanner]) -> None:
         )
 
     for message_type in CONSUMED:
-        service.on(message_type)(finished(plan))
+        service.on(message_type)(finished.of(plan))

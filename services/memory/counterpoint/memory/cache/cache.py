@@ -42,13 +42,13 @@ class Cache(Generic[V]):
             L1_BYTES, L1_LIFE_S, getsizeof=lambda value: max(weigh(value), L1_BYTES // L1_ITEMS)
         )
 
-    async def get(self, key: bytes) -> V | None:
-        """Return the value of a key, or None. A value from L2 is added to L1."""
+    async def get(self, key: bytes, *, far: bool = True) -> V | None:
+        """Return the value of a key, or None; not `far` from L1 alone. A value from L2 is added to L1."""
         known = self._l1.get(key)
         if known is not None:
             _L1_HITS.inc()
             return known
-        raw = await self._l2.get(key) if self._l2 is not None else None
+        raw = await self._l2.get(key) if far and self._l2 is not None else None
         value = self._decode(raw) if raw is not None else None
         if raw is None or value is None:
             MISSES.inc()
@@ -57,9 +57,9 @@ class Cache(Generic[V]):
         self._add(key, value)
         return value
 
-    def put(self, key: bytes, value: V) -> None:
-        """Cache a value."""
-        if self._add(key, value) and self._l2 is not None:
+    def put(self, key: bytes, value: V, *, far: bool = True) -> None:
+        """Cache a value; not `far` in L1 alone."""
+        if self._add(key, value) and far and self._l2 is not None:
             self._l2.put(key, self._encode(value))
 
     def _add(self, key: bytes, value: V) -> bool:

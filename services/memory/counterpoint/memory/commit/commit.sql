@@ -58,6 +58,15 @@ progress AS (
         WHEN streams.life = excluded.life THEN greatest(streams.last_seq, excluded.last_seq) ELSE excluded.last_seq END)
 DELETE FROM pending USING lazily WHERE message_id = ANY ($1)
 
+-- name: finish_messages
+-- Note messages as finished by their consumer $2. Lost by a crash, a note is only missing if the stream loses the message
+-- too, which is then delivered again; so it need not wait for the disk.
+WITH lazily AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
+INSERT INTO inbox (project, consumer, message_id, step, last, fence, outcome, reply)
+SELECT project, $2, id::text, 'done', true, 0, 'done', '{"status": "done"}'
+FROM lazily, messages WHERE project = $1 AND $2 = ANY (audience) AND id = ANY ($3)
+ON CONFLICT DO NOTHING
+
 -- name: count_pending
 SELECT count(*) FROM (SELECT FROM pending LIMIT 100000) AS counted
 

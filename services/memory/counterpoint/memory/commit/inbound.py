@@ -3,6 +3,7 @@ records that the request changes. All of it is read from the record, nothing fro
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from cachetools import LRUCache, TTLCache
 from pydantic_core import from_json
@@ -18,7 +19,7 @@ from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.record.stamps import DERIVED, Provenance
 from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.memory import Origin, Ref
-from counterpoint.proto.tasks import ENDED
+from counterpoint.proto.tasks import ENDED, TaskSubmitted
 
 ENDED_WITHIN_S = 1.0
 """Seconds after the end of a task until every process of memory refuses its capabilities."""
@@ -98,12 +99,20 @@ class InboundMessages:
         return known
 
     def applied(self, steps: Iterable[CommitPlan]) -> None:
-        """Take note of the states that commits have given to tasks."""
+        """Take note of the states that commits have given to tasks. A task that has just been submitted has none."""
         for step in steps:
+            for message in step.messages:
+                if message.type == TaskSubmitted.TYPE and message.task_id is not None:
+                    self._ended[step.project, message.task_id] = False
             for row in step.writes:
                 if row.store == "tasks":
                     state = from_json(row.body).get("state") if row.body is not None else None
                     self._ended[step.project, row.id] = state in ENDED
+
+    async def finish(self, grant: Grant, message_ids: Sequence[UUID]) -> None:
+        """Note messages as finished by the holder of a grant, as far as they are for it."""
+        async with self._database.writing(grant.project) as connection:
+            await connection.execute(_SQL["finish_messages"], grant.project, grant.audience, message_ids)
 
     async def changed_records(
         self, project: str, owned: Sequence[tuple[str, str]], unread: Sequence[Ref]

@@ -68,7 +68,8 @@ class CacheLookup:
 
 
 class AnswerCache:
-    """The cache of answers. Searches are cached in both levels; a record or a list is read as fast as from L2."""
+    """The cache of answers. Searches are cached in both levels, in the second one if their stores rest; a record or a
+    list is read as fast as from L2."""
 
     def __init__(self, policy: Policy, epochs: Epochs, valkey: Valkey | None, search: SearchEngine) -> None:
         self._policy = policy
@@ -89,7 +90,7 @@ class AnswerCache:
         keys = tuple(self._key(grant, epoch, query) for query in cacheable)
         answers = []
         for query, key in zip(cacheable, keys, strict=True):
-            answer = await self._cache(query).get(key)
+            answer = await self._cache(query).get(key, far=epoch.rested)
             if answer is None:
                 return CacheLookup(keys, epoch, changes)
             answers.append(answer)
@@ -100,11 +101,12 @@ class AnswerCache:
     ) -> tuple[CachedAnswer, ...]:
         """Return fresh answers as JSON, and cache those that were read at the epoch of the lookup."""
         answers = tuple(answer_of(each) for each in results)
-        is_current = lookup.epoch is not None and self._epochs.is_current(lookup.epoch)
-        if is_current and lookup.changes == self._search.changes:
+        if lookup.epoch is None or not self._epochs.is_current(lookup.epoch):
+            return answers
+        if lookup.changes == self._search.changes:
             for key, query, each, answer in zip(lookup.keys, queries, results, answers, strict=True):
                 if each.plan != QueryPlan.WITHOUT_TIER:
-                    self._cache(query).put(key, answer)
+                    self._cache(query).put(key, answer, far=lookup.epoch.rested)
         return answers
 
     def _is_cacheable(self, query: Get | List | VectorSearch | HybridSearch) -> bool:

@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from cachetools import TTLCache
+
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.commit.statement import statement_timeout_s
 from counterpoint.memory.record.database import Database
@@ -20,13 +22,16 @@ from counterpoint.proto.subjects import SHARED_PROJECT
 
 DOUBT = 2.0
 """Multiple of the statement timeout for which a commit without an answer may still be applied."""
+RESTED_S = 5.0
+"""Seconds without a commit after which an epoch is expected to last."""
 _MAX_KEYS = 50_000
 _SQL = load_statements(__package__)
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """The newest commits of some stores. `certain`: none of the stores was being changed during the lookup.
+    """The newest commits of some stores. `certain`: none of the stores was being changed during the lookup. `rested`:
+    none has been changed lately.
 
     `database_id` differs for a restored database, in which the same commit may have followed another.
     """
@@ -35,6 +40,7 @@ class Epoch:
     commits: tuple[str, ...]
     database_id: str
     certain: bool
+    rested: bool
 
 
 class Epochs:
@@ -52,6 +58,7 @@ class Epochs:
         self._newest: dict[StoreKey, str] = {}
         self._doubts: dict[StoreKey, dict[str, float]] = {}
         self._changes: defaultdict[StoreKey, int] = defaultdict(int)
+        self._restless: TTLCache[StoreKey, None] = TTLCache(_MAX_KEYS, RESTED_S)
 
     def begin(self, steps: Sequence[CommitPlan]) -> None:
         """Take note of steps that are about to be applied. Without a call of `applied` their stores are in doubt for a
@@ -73,6 +80,7 @@ class Epochs:
                     self._doubts.pop(key, None)
                 self._newest[key] = step.commit_id
                 self._changes[key] += 1
+                self._restless[key] = None
 
     async def of(self, project: str, stores: Sequence[str]) -> Epoch | None:
         """Return the epoch of what a project sees of some stores; None while one of them is being changed. Raises
@@ -86,7 +94,7 @@ class Epochs:
             self._changes.clear()
             self._lease_number, self._database_id = lease, None
         if lease is not None and self._database_id is not None and (commits := self._known_commits(keys)) is not None:
-            return Epoch(keys, commits, self._database_id, certain=True)
+            return Epoch(keys, commits, self._database_id, certain=True, rested=self._rested(keys))
         return await self._read(project, keys)
 
     def is_current(self, epoch: Epoch) -> bool:
@@ -108,12 +116,16 @@ class Epochs:
             rows = await connection.fetch(_SQL["newest_commits"], [key[0] for key in keys], [key[1] for key in keys])
         commits = tuple(row["commit_id"] or "" for row in rows)
         if lease is None or lease != self._lease_number or self._lease() != lease:
-            return Epoch(keys, commits, database_id, certain=False)
+            return Epoch(keys, commits, database_id, certain=False, rested=False)
         self._database_id = database_id
         for key, commit, change in zip(keys, commits, changes, strict=True):
             if self._changes[key] == change and not self._is_in_doubt(key):
                 self._newest[key] = commit
-        return Epoch(keys, commits, database_id, certain=self._known_commits(keys) == commits)
+        certain = self._known_commits(keys) == commits
+        return Epoch(keys, commits, database_id, certain=certain, rested=self._rested(keys))
+
+    def _rested(self, keys: Sequence[StoreKey]) -> bool:
+        return not any(key in self._restless for key in keys)
 
     def _visible_keys(self, project: str, stores: Sequence[str]) -> tuple[StoreKey, ...]:
         keys = []

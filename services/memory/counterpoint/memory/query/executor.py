@@ -198,10 +198,9 @@ class QueryExecutor:
         """Return all records of the `Get` queries, by store and id, in one statement."""
         wanted = list(dict.fromkeys((query.store, query.id) for query in queries if isinstance(query, Get)))
         places = [projects(self._policy, grant, store) for store, _ in wanted]
-        stores, ids = [store for store, _ in wanted], [record_id for _, record_id in wanted]
-        project, shared = places[0][0], [len(projects) > 1 for projects in places]
-        columns = (*stores, *ids, *shared) if len(wanted) == 1 else (stores, ids, shared)
-        rows = await connection.fetch(records_by_key(stores), project, *columns)
+        keys = [(*key, len(visible) > 1) for key, visible in zip(wanted, places, strict=True)]
+        statement, values = records_by_key(keys)
+        rows = await connection.fetch(statement, places[0][0], *values)
         return {(row["store"], row["id"]): row for row in rows}
 
     async def _one(

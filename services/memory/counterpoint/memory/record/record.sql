@@ -38,19 +38,14 @@ SELECT set_config('counterpoint.project', $1, $2)
 
 -- name: records_by_key
 -- Records of project $1 by store and id; where it has none and the store is shared, the shared one. `relation` is
--- `records`, or the view `current_records` if decisions are among the stores.
-SELECT found.* FROM unnest($2::text[], $3::text[], $4::boolean[]) AS wanted (store, id, shared)
+-- `records`, or the view `current_records` if decisions are among the stores. The keys are not in arrays, because a
+-- statement on arrays is planned anew each time, which takes longer than it does.
+SELECT found.* FROM (VALUES {keys}) AS wanted (store, id, shared)
 CROSS JOIN LATERAL (
     SELECT project, store, id, version, seq, author, label, integrity, schema_version, body, at FROM {relation}
     WHERE project IN ($1, CASE WHEN wanted.shared THEN 'shared' ELSE $1 END)
         AND store = wanted.store AND id = wanted.id AND body IS NOT NULL
     ORDER BY project = $1 DESC LIMIT 1) AS found
-
--- name: record_by_key
--- As `records_by_key`, of one record: a statement on arrays is planned anew each time, which takes longer than it does.
-SELECT project, store, id, version, seq, author, label, integrity, schema_version, body, at FROM {relation}
-WHERE project IN ($1, CASE WHEN $4 THEN 'shared' ELSE $1 END) AND store = $2 AND id = $3 AND body IS NOT NULL
-ORDER BY project = $1 DESC LIMIT 1
 
 -- name: list_of_project
 -- Part of a list: one project's records, because an index has no order over several projects.

@@ -57,10 +57,18 @@ def relations(store: str) -> tuple[str, ...]:
     return ("records", "joint_decisions") if store == "decisions" else ("records",)
 
 
-def records_by_key(stores: Sequence[str]) -> str:
-    """Return the statement that reads records by store and id: of several ones, or of one."""
-    name = "record_by_key" if len(stores) == 1 else "records_by_key"
-    return _SQL[name].format(relation="current_records" if "decisions" in stores else "records")
+def records_by_key(keys: Sequence[tuple[str, str, bool]]) -> tuple[str, list[Any]]:
+    """Return the statement that reads records of project $1 by store and id, and its further values; the third field of
+    a key says whether the shared record stands in for a missing one.
+
+    The last key is repeated up to a power of two, so that there are few statements to be prepared.
+    """
+    repeated = (1 << (len(keys) - 1).bit_length()) - len(keys)
+    keys = [*keys, *[keys[-1]] * repeated]
+    rows = (f"(${n}::text, ${n + 1}::text, ${n + 2}::boolean)" for n in range(2, 2 + 3 * len(keys), 3))
+    relation = "current_records" if any(store == "decisions" for store, _, _ in keys) else "records"
+    statement = _SQL["records_by_key"].format(relation=relation, keys=", ".join(rows))
+    return statement, [value for key in keys for value in key]
 
 
 def listing(query: List, projects: Sequence[str]) -> tuple[str, list[Any]]:

@@ -22,6 +22,7 @@ from counterpoint.proto.commands import (
     CommandReply,
     CommandRequest,
     EraseContent,
+    FinishMessages,
     IssueEditorToken,
     IssueGatewayToken,
     IssueReplayToken,
@@ -65,6 +66,8 @@ class CommandHandler:
             return CommandReply(token=await self._tokens.of_replay(caller, origin, command))
         if isinstance(command, IssueEditorToken):
             return CommandReply(token=await self._tokens.of_editor(caller, origin, command))
+        if isinstance(command, FinishMessages):
+            return await self._finish(caller, origin, command)
         grant = await self._authorise(caller, origin, command)
         match command:
             case TakeBackMemory(preview=True):
@@ -108,6 +111,14 @@ class CommandHandler:
             await self._authority.operates_all(origin)
         return grant
 
+    async def _finish(self, caller: str, origin: Origin, command: FinishMessages) -> CommandReply:
+        """Note messages as finished. Raises `Denied`."""
+        grant, _ = await self._authority.authorise(caller, origin, (Access("inbox", "write"),))
+        await self._authority.causes.finish(grant, command.ids)
+        for message_id in command.ids:
+            self._authority.reads.finish(caller, str(message_id))
+        return CommandReply()
+
     async def _retry(self, caller: str, origin: Origin, command: RetryDeadLetter) -> CommandReply:
         commit = await self._dead_letters.retried(origin, command.id, command.version, datetime.now(UTC))
         request = CommitRequest(origin=origin, commit=commit)
@@ -125,7 +136,7 @@ def _store(command: Command) -> str:
             return "dead_letters"
         case RebuildProjection() | ChangeEmbeddingModel():
             return "projections"
-        case IssueGatewayToken() | IssueReplayToken() | IssueEditorToken():
-            raise AssertionError("a gateway token is authorised by its delivery or task")
+        case IssueGatewayToken() | IssueReplayToken() | IssueEditorToken() | FinishMessages():
+            raise AssertionError(f"{command.op} is authorised by its delivery or task")
         case _:
             assert_never(command)

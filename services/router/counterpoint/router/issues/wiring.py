@@ -7,31 +7,31 @@ from counterpoint.client import Memory, delete
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.issues import IssueDue, TrackerDue
 from counterpoint.proto.memory import Commit
+from counterpoint.router.finished_messages import FinishedMessages
 from counterpoint.router.issues.synced_issue import STORE, poll_id
 from counterpoint.router.issues.trackers import load_trackers
-from counterpoint.router.notify.wiring import finished
 from counterpoint.router.settings import RouterSettings
 
 if TYPE_CHECKING:
     from counterpoint.router.issues.handlers import IssueSync
 
 
-def attach(service: Service, settings: RouterSettings) -> "IssueSync | None":
+def attach(service: Service, settings: RouterSettings, finished: FinishedMessages) -> "IssueSync | None":
     """Handle what is due, and return what plans comparisons, None without a tracker.
 
     Raises `TrackerError` for trackers that are not configured correctly.
     """
     trackers = load_trackers(settings.issues_file)
     if not trackers:
-        service.on(IssueDue)(finished(_refuse))
-        service.on(TrackerDue)(finished(_end_polls))
+        service.on(IssueDue)(finished.of(_refuse))
+        service.on(TrackerDue)(finished.of(_end_polls))
         return None
     from counterpoint.router.issues.effects import ForgeEffects
     from counterpoint.router.issues.handlers import IssueSync
 
     issues = IssueSync(trackers, settings.issues_timeout_s, ForgeEffects(service.memory_for))
-    service.on(IssueDue)(finished(issues.on_due))
-    service.on(TrackerDue)(finished(issues.polls.on_due))
+    service.on(IssueDue)(finished.of(issues.on_due))
+    service.on(TrackerDue)(finished.of(issues.polls.on_due))
     return issues
 
 
