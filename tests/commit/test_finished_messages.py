@@ -28,7 +28,7 @@ async def unfinished(house: House, project: str) -> int:
 async def test_a_finished_message_is_not_published_again(house: House, project: str) -> None:
     first, second = await house.delegated(project, "t-1"), await house.delegated(project, "t-2")
     assert await unfinished(house, project) == 2
-    origin = house.handed(second)
+    origin = house.delivery(second)
     assert await finish(house, "developer", origin, first, second) == CommandReply()
     assert await finish(house, "developer", origin, first, second) == CommandReply()
     assert await unfinished(house, project) == 0
@@ -41,14 +41,14 @@ async def test_only_messages_of_the_caller_and_its_project_are_finished(house: H
         await house.routed(project, "t-2"),
         await house.delegated(project, "t-3"),
     )
-    await finish(house, "developer", house.handed(own), theirs, managers, own)
+    await finish(house, "developer", house.delivery(own), theirs, managers, own)
     assert await unfinished(house, other) == 1
     assert await unfinished(house, project) == 1
 
 
 async def test_finishing_needs_a_capability_that_is_not_narrowed(house: House, project: str) -> None:
     delegated = await house.delegated(project, "t-1")
-    origin = house.handed(delegated)
+    origin = house.delivery(delegated)
     assert origin.capability is not None
     narrow = attenuate(origin.capability, stores=["chunks"])
     reply = await finish(house, "developer", origin.model_copy(update={"capability": narrow}), delegated)
