@@ -58,7 +58,7 @@ class TestProjects:
             )
             assert done.versions == {"submissions/s": 1}
 
-    async def test_what_begins_like_ones_project_is_another(self, house: House, project: str) -> None:
+    async def test_a_project_with_a_similar_name_is_another_project(self, house: House, project: str) -> None:
         await house.apply("router", house.standing(project), writes=(Write(store="submissions", id="s", body={}),))
         for place in (project[:-1], f"{project}0", project.replace("-", "0", 1)):
             assert await house.body(place, "submissions", "s") is None
@@ -101,7 +101,7 @@ class TestProjects:
             again = write.model_copy(update={"expect": number})
             await house.apply("router", house.standing("shared", principal=who), writes=(again,))
 
-    async def test_what_a_store_does_not_share_is_not_seen_from_elsewhere(self, house: House, project: str) -> None:
+    async def test_an_unshared_store_is_hidden_from_other_projects(self, house: House, project: str) -> None:
         write = Write(store="submissions", id=new_id(), body={"kept": "in shared"})
         await house.apply("router", house.standing("shared", principal=PERSON), writes=(write,))
         assert await house.body(project, "submissions", write.id) is None

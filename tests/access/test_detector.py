@@ -142,7 +142,7 @@ def test_secrets_are_told_by_what_stands_around_them(text: str, kind: str, secre
         "",
     ],
 )
-def test_what_is_no_secret_is_left_alone(text: str) -> None:
+def test_text_without_a_secret_is_left_alone(text: str) -> None:
     assert scan(text) == ()
 
 

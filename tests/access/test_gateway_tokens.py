@@ -83,7 +83,7 @@ async def test_it_reserves_for_its_task_and_for_nothing_else(house: House, proje
     await house.refusal("manager", paid(house, held), "store", Get(store="sessions", id="x"))
 
 
-async def test_nobody_else_can_use_it(house: House, project: str) -> None:
+async def test_a_gateway_token_is_refused_from_other_callers_and_origins(house: House, project: str) -> None:
     held = await token(house, house.delivery(await house.delegated(project, "t-1")))
     for caller in ("developer", "router", "lineage"):
         await house.refusal(caller, paid(house, held), "audience", step="a", last=False, writes=reservation())
@@ -150,7 +150,7 @@ async def test_one_for_the_web_counts_as_something_read_and_one_for_models_does_
     await house.apply("developer", origin, reads=1, step="b", last=False, writes=(write,))
 
 
-async def test_what_was_read_for_a_prompt_is_what_the_call_rests_on(house: House, project: str) -> None:
+async def test_the_read_set_of_a_model_call_is_what_the_prompt_read(house: House, project: str) -> None:
     await house.apply("manager", house.delivery(await house.routed(project, "t-0")),
                      writes=(Write(store="sessions", id="s-1", body={"summary": "as ever"}),))  # fmt: skip
     origin = house.delivery(await house.delegated(project, "t-1"))

@@ -232,7 +232,7 @@ class TestBusAlone:
 
 
 class TestStatistics:
-    async def test_what_words_are_worth_is_counted_per_project(self, house: House, project: str) -> None:
+    async def test_term_statistics_are_counted_per_project(self, house: House, project: str) -> None:
         theirs = f"{project}-b"
         await fill_project(house, project)
         counted = "SELECT 'l', store, term, label, rows FROM lexicon WHERE project = $1 UNION ALL" \

@@ -74,9 +74,7 @@ def test_the_verdict_is_the_highest_of_all() -> None:
 
 
 @given(st.lists(values, min_size=1, max_size=4), st.sampled_from(range(4)))
-def test_what_is_redacted_or_blocked_is_in_no_part_of_the_body_and_is_found_no_more(
-    chosen: list[tuple[str, str]], label: int
-) -> None:
+def test_redacted_and_blocked_values_are_in_no_part_of_the_body(chosen: list[tuple[str, str]], label: int) -> None:
     text = "\n".join(f"line {n}: {value} and" for n, (_, value) in enumerate(chosen))
     body = {"text": text, "deep": [{"note": text}], "keys": {text: 1}, "other": "untouched"}
     judged = judge(policy(), body, ("text", "deep", "keys"), label)
@@ -92,14 +90,14 @@ def test_what_is_redacted_or_blocked_is_in_no_part_of_the_body_and_is_found_no_m
     assert judge(policy(), everything, everything, label).verdict == "allow"
 
 
-def test_what_is_under_quarantine_is_left_for_a_person_to_look_at() -> None:
+def test_quarantined_values_stay_readable_for_a_person() -> None:
     judged = judge_text(f"{VALUES['uncertain']}, {VALUES['identity']}", INTERNAL)
     assert judged.verdict == "quarantine"
     assert VALUES["uncertain"] in judged.body["text"]
     assert VALUES["identity"] not in judged.body["text"]
 
 
-def test_what_a_record_is_known_by_is_never_redacted_in_part() -> None:
+def test_ids_of_records_are_blocked_and_never_redacted() -> None:
     body = {"task": {"task_id": "5105105105105100", "context": {"customer": "5105105105105100"}}}
     judged = judge(policy(), body, ["task"], INTERNAL)
     assert judged.verdict == "block"

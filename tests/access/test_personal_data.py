@@ -76,7 +76,7 @@ def test_it_is_found_at_its_place(text: str, kind: str, value: str) -> None:
         "ssn=000-12-3456 ssn=666-12-3456",
     ],
 )
-def test_what_a_log_says_is_left_alone(text: str) -> None:
+def test_ordinary_log_lines_hold_no_personal_data(text: str) -> None:
     assert kinds(text) == []
 
 

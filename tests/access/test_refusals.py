@@ -52,13 +52,11 @@ class TestStoresAndMessages:
             )
 
     @pytest.mark.parametrize("name", ["counterpoint.records.changed.v1", "counterpoint.message.died.v1"])
-    async def test_what_memory_announces_is_announced_by_nobody_else(
-        self, house: House, project: str, name: str
-    ) -> None:
+    async def test_only_memory_sends_its_own_announcements(self, house: House, project: str, name: str) -> None:
         developer = house.delivery(await house.delegated(project, "t-1"))
         await house.refusal("developer", developer, "send", messages=(Outgoing(type=name, data={}),))
 
-    async def test_nobody_signs_as_another(self, house: House, project: str) -> None:
+    async def test_a_service_signs_with_its_own_agents_only(self, house: House, project: str) -> None:
         developer = house.delivery(await house.delegated(project, "t-1"))
         for agent in ("router", "human", "coder-", "coder-x", "coder-12345", "judge "):
             await house.refusal("developer", developer, "agent", messages=(decision(agent),))
@@ -66,7 +64,7 @@ class TestStoresAndMessages:
             await house.refusal("developer", developer, "agent", writes=(action,))
         await house.apply("developer", developer, messages=(decision("coder-7"), decision("judge")))
 
-    async def test_nothing_is_written_or_sent_about_another_task(self, house: House, project: str) -> None:
+    async def test_writes_and_messages_about_another_task_are_refused(self, house: House, project: str) -> None:
         await house.delegated(project, "t-2")
         developer = house.delivery(await house.delegated(project, "t-1"))
         other = Write(store="actions", id=new_id(), body={**ACTION, "task_id": "t-2"})
@@ -148,7 +146,7 @@ class TestSteps:
         await house.apply("developer", redelivered, reads=1, messages=(decision(),))
 
     @pytest.mark.parametrize("again", [{"run": 1}, {"fence": 2}], ids=["run", "delivery"])
-    async def test_what_was_read_counts_in_all_runs_and_deliveries(
+    async def test_reads_count_in_every_run_and_delivery_of_a_message(
         self, house: House, project: str, again: dict[str, int]
     ) -> None:
         sent = await house.delegated(project, "t-1")
@@ -260,7 +258,7 @@ class TestSecrets:
 
 class TestUnreadable:
     @pytest.mark.parametrize("raw", [b"", b"null", b"[]", b"\xff", b"{}", b'{"origin": {}}', b"[" * 100_000])
-    async def test_what_is_no_request_is_refused_with_the_field(self, house: House, raw: bytes) -> None:
+    async def test_a_malformed_request_is_refused_as_invalid(self, house: House, raw: bytes) -> None:
         for ask in (house.door.query, house.door.commit):
             reply = QueryReply.model_validate_json(await ask("router", raw))
             assert reply.refusal is not None
@@ -314,7 +312,7 @@ class TestUnreadable:
         await house.refusal("router", house.standing(project, principal=PERSON), "invalid", writes=(write,))
 
     @pytest.mark.parametrize("task", ["a\0", "x" * 100_000])
-    async def test_what_is_refused_about_no_task_leaves_a_leaf(self, house: House, project: str, task: str) -> None:
+    async def test_a_refusal_without_a_task_leaves_a_leaf(self, house: House, project: str, task: str) -> None:
         await house.refusal("developer", house.standing(project, task), "grant", Get(store="tasks", id="t-1"))
         assert (await house.verify(project))["ok"]
 

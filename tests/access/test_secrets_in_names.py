@@ -53,7 +53,7 @@ class TestTakenOut:
         assert await screened_names(house, project, f"etl.{KEY}", "etl") == (kept["name"], "etl")
         assert await screened_names(house, project, kept["name"]) == (kept["name"],)
 
-    async def test_what_a_person_has_released_stays(self, house: House, project: str) -> None:
+    async def test_a_released_value_stays_in_names(self, house: House, project: str) -> None:
         manager = house.delivery(await house.routed(project, "t-1"))
         write = Write(store="tasks", id="t-1", body=task_body("t-1", description=KEY))
         refusal = await house.refusal("manager", manager, "sensitive", writes=(write,))
@@ -118,7 +118,7 @@ class TestRefused:
         assert await tables_with(house, project, "ten days") == set()
         assert await tables_with(house, project, KEY) == set()
 
-    async def test_what_is_quoted_in_a_refusal_is_harmless(self, house: House, project: str) -> None:
+    async def test_a_quote_in_a_refusal_holds_no_secret(self, house: House, project: str) -> None:
         refusal = await house.refusal(
             "router",
             house.standing(project),

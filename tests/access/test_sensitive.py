@@ -116,7 +116,7 @@ class TestRedacted:
         assert (again.status, again.versions) == ("replayed", first.versions)
         assert (await house.body(project, "tasks", "t-1") or {})["description"] == "card [redacted:card]"
 
-    async def test_what_is_found_in_a_text_that_was_redacted_is_nothing_new(self, house: House, project: str) -> None:
+    async def test_a_redacted_text_is_stored_unchanged(self, house: House, project: str) -> None:
         manager = house.delivery(await house.routed(project, "t-1"))
         body = task_body("t-1", description="pay [redacted:card] to [redacted:email]")
         await house.apply("manager", manager, writes=(Write(store="tasks", id="t-1", body=body),))

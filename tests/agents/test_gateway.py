@@ -37,7 +37,7 @@ pytestmark = pytest.mark.xdist_group("litellm")  # its import takes seconds
 
 
 class TestCalls:
-    async def test_what_a_model_says_is_settled_at_its_price(
+    async def test_an_answer_is_settled_at_the_price_of_its_model(
         self, asking: Gateway, memory: Memory, house: House, project: str, outside: World
     ) -> None:
         said = await generated(asking, memory, "first", max_tokens=100)
@@ -91,7 +91,7 @@ class TestCalls:
         assert unit(one) > 1.5
         assert (await call(house, memory, "v")).get("response") is None
 
-    async def test_what_a_provider_does_not_count_is_settled_at_the_estimate(
+    async def test_tokens_that_a_provider_does_not_count_are_settled_at_the_estimate(
         self, asking: Gateway, memory: Memory, house: House, project: str, outside: World
     ) -> None:
         outside.counts_tokens = False
@@ -149,7 +149,7 @@ class TestCalls:
         settled.set()
         assert (await second).text == outside.text
 
-    async def test_what_the_write_filter_holds_back_is_not_kept(
+    async def test_an_answer_with_a_secret_is_not_kept(
         self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
     ) -> None:
         outside.text = "log in with AKIA" + "Z7QF3MPLKD2WXYTB"
@@ -243,14 +243,14 @@ class TestRequests:
         ("body", "field"),
         [({"messages": []}, "messages"), ({"messages": QUESTION, "stream": "often"}, "stream"), ([], "")],
     )
-    async def test_what_is_wrong_with_a_request_is_named(
+    async def test_an_invalid_request_is_refused_with_its_field(
         self, listening: tuple[str, ModelGateway], memory: Memory, body: Any, field: str
     ) -> None:
         answer = await posted(listening[0], "/v1/chat/completions", await memory.gateway_token("model"), body)
         assert answer.status_code == 422
         assert answer.json()["error"]["problems"][0]["field"] == field
 
-    async def test_what_is_not_configured_is_said_without_a_call(self, memory: Memory, door: Door) -> None:
+    async def test_a_missing_model_or_search_is_refused_without_a_call(self, memory: Memory, door: Door) -> None:
         for nothing in (Gateway(None, model=PRICED, searches_web=True), Gateway("http://127.0.0.1:9")):
             assert (nothing.model, nothing.searches_web) == (None, False)
             with pytest.raises(Permanent, match="no_model"):

@@ -65,7 +65,7 @@ class TestProviders:
         assert len(outside.seen) == 3
         assert (await spend(house, project))["calls"] == 1
 
-    async def test_what_stays_busy_costs_nothing_and_may_be_tried_again(
+    async def test_a_call_to_a_busy_provider_costs_nothing_and_can_be_retried(
         self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
     ) -> None:
         outside.answers = [JSONResponse({"error": {"message": "busy"}}, 500) for _ in range(3)]
@@ -78,7 +78,7 @@ class TestProviders:
         assert (await generated(asking, memory, "k")).text == outside.text
         assert (await call(house, memory, "k", number=1))["state"] == "settled"
 
-    async def test_what_a_provider_refuses_is_refused(
+    async def test_a_refusal_of_the_provider_is_permanent(
         self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
     ) -> None:
         outside.answers = [JSONResponse({"error": {"message": "no such key"}}, 401)]
@@ -138,7 +138,7 @@ class TestProviders:
         with pytest.raises(Permanent, match="unknown_outcome"):
             await asking.embed(memory, ["a"], key="v", deadline_s=20)
 
-    async def test_what_nobody_foresaw_is_settled_as_an_unknown_outcome(
+    async def test_an_unexpected_error_is_settled_as_an_unknown_outcome(
         self, asking: Gateway, memory: Memory, house: House, project: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def surprised(*asked: Any) -> Any:
@@ -237,7 +237,7 @@ class TestWeb:
         assert await asking.search_web(memory, "disk full", key="s", deadline_s=20, count=3) == found
         assert len(outside.seen) == 1
 
-    async def test_what_is_written_after_a_search_is_untrusted(
+    async def test_writes_after_a_web_search_are_untrusted(
         self, asking: Gateway, memory: Memory, house: House, door: Door, project: str
     ) -> None:
         async def integrity(of: Memory, record_id: str) -> int:

@@ -99,7 +99,7 @@ async def test_a_call_that_ends_while_the_same_is_looked_up_has_one_outcome(
     assert (await record(door.house, memory, "k"))["state"] == "settled"
 
 
-async def test_what_is_remembered_of_a_call_counts_as_read_when_it_is_settled(
+async def test_a_kept_call_counts_as_read_when_it_is_settled(
     asking: Gateway, memory: Memory, outside: World, door: Door, requests: list[str]
 ) -> None:
     house, project = door.house, memory.project

@@ -97,7 +97,7 @@ class TestTokens:
         assert b" 401 " in await reader.readline()
         writer.close()
 
-    async def test_what_was_kept_is_for_its_own_task_alone(
+    async def test_a_kept_answer_is_used_for_its_own_task_only(
         self, asking: Gateway, memory: Memory, door: Door, project: str, outside: World
     ) -> None:
         first = await generated(asking, memory, "k")

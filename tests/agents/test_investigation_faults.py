@@ -235,7 +235,7 @@ async def test_a_supported_proposal_passes_memory_and_is_paid_once(
 
 
 @pytest.mark.usefixtures("known")
-async def test_what_is_above_the_clearance_of_the_providers_is_in_no_prompt(
+async def test_no_prompt_holds_texts_above_the_clearance_of_the_providers(
     house: House, door: Door, asking: Gateway, outside: World, project: str
 ) -> None:
     async with house.superuser() as connection:

@@ -80,7 +80,7 @@ def test_an_issue_with_our_mark_is_no_task() -> None:
     assert isinstance(github_event(headers, person), Report)
 
 
-async def test_what_is_due_without_a_tracker_is_kept_for_another_configuration() -> None:
+async def test_due_issues_without_a_tracker_are_kept_for_another_configuration() -> None:
     house = House()
     with pytest.raises(Permanent, match="none is configured"):
         await house.handlers[IssueDue.TYPE](IssueDue(issue_id="the-id", turn=1), house.memory())

@@ -41,7 +41,7 @@ async def test_a_state_that_changes_often_is_one_comment_that_is_edited(forge: S
     assert len(forge.writes()) == writes, "what is the same is not written again"
 
 
-async def test_what_no_tracker_wants_opens_no_issue(github: ScriptedForge) -> None:
+async def test_a_task_outside_the_filters_of_a_tracker_opens_no_issue(github: ScriptedForge) -> None:
     house = house_of(github, severity="high", kinds=["troubleshoot"])
     house.task()
     await house.tell(proposed())

@@ -156,7 +156,7 @@ async def test_no_planted_instruction_leads_to_another_lane(carrier: str, lane: 
     assert chosen(shelf) in ([], [("investigate", "m")])
 
 
-async def test_what_a_model_is_named_for_is_all_that_it_does() -> None:
+async def test_a_model_that_chooses_lanes_does_no_other_work() -> None:
     model, shelf = proposes(), shelf_of()
     worked = await delivered(shelf, ScriptedGateway(model), failure())
     assert all(each.model is None for each in shelf.decisions())

@@ -110,7 +110,7 @@ async def test_a_history_longer_than_a_list_is_counted_to_its_beginning() -> Non
     assert {facts(task)[0]["first_at"] for task in house.tasks} == {run_event("FAIL", 0)["eventTime"]}
 
 
-async def test_what_an_incident_was_merged_into_is_counted_once() -> None:
+async def test_a_merged_incident_is_not_counted_twice() -> None:
     house = House(limits=PATIENT)
     await house.take([*flow(0, "FAIL", "FAIL"), *flow(1, "COMPLETE"), *flow(2, "FAIL", "FAIL")])
     past, now = sorted(house.incidents, key=lambda one: one.first_at)

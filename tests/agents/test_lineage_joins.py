@@ -104,7 +104,7 @@ async def test_the_end_of_the_whole_by_its_task_leaves_the_part_to_itself() -> N
 
 
 @pytest.mark.parametrize("first", ["the word", "the root"])
-async def test_what_was_merged_into_a_root_takes_its_parts_along(first: str) -> None:
+async def test_parts_of_a_merged_incident_follow_it_into_the_root(first: str) -> None:
     followers = [fail(5, "f", "f1", reads=["t"]), fail(6, "g", "g1", reads=["t"]), fail(7, "b", "b1")]
     root = fail(1, "root", "r1", writes=["t"])
     rehearsed = House(limits=PATIENT)

@@ -82,7 +82,7 @@ def test_a_manager_killed_at_any_request_asks_and_acts_once(dies_in: str, dies_a
 @given(
     steps=st.lists(st.sampled_from(["propose", "stop", "approve", "reject", "wait", "override", "fail"]), max_size=12)
 )
-def test_whatever_happens_the_transitions_are_legal_and_nothing_is_offered_unapproved(steps: list[str]) -> None:
+def test_transitions_stay_legal_and_nothing_is_offered_without_approval(steps: list[str]) -> None:
     house = House(approvals=ASKING)
     house.route()
     for step in steps:

@@ -83,7 +83,7 @@ class TestSpend:
         assert house.task().waiting_for == "documents"
         assert house.last(TaskEscalated).code == "insufficient_evidence"
 
-    def test_nobody_deciding_in_time_is_a_no(self) -> None:
+    def test_an_approval_without_a_decision_in_time_is_a_refusal(self) -> None:
         house = over_limit()
         assert house.wait(HOUR - 1) == 0
         assert house.task().waiting_for == "approval"
@@ -120,7 +120,7 @@ class TestSpend:
         assert house.last(TaskCompleted).result == "Quotes say so."
         assert not approvals(house)
 
-    def test_nothing_is_asked_where_no_limit_refuses_the_call_any_more(self) -> None:
+    def test_no_approval_is_requested_when_the_limit_allows_the_call(self) -> None:
         assert not approvals(over_limit(limit_usd="1"))
         assert not approvals(over_limit(refused=None))
 

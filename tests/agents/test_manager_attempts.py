@@ -193,7 +193,7 @@ def test_a_proposal_the_developer_did_not_record_is_recorded_with_its_outcome() 
     assert (house.attempt(1).tried, house.attempt(1).by) == ("text of attempt 1", "ops")
 
 
-def test_what_became_of_a_proposal_is_learned_after_it_completed_unanswered() -> None:
+def test_an_outcome_after_an_unanswered_completion_is_learned() -> None:
     house = proposed()
     house.wait(24 * 3600)
     ended = house.task()

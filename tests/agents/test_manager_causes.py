@@ -65,7 +65,7 @@ def test_something_else_without_a_note_credits_nothing_and_asks_what_it_was() ->
     assert house.task().needs == ()
 
 
-def test_nothing_fixed_it_credits_nothing_and_asks_nothing() -> None:
+def test_fixed_by_nothing_credits_no_attempt_and_asks_no_question() -> None:
     house = proposed()
     house.outcome("succeeded", fixed_by="nothing", note="it flaps")
     assert acts(house) == [("Look at the export job", "superseded", "reported")]
@@ -140,7 +140,7 @@ def test_an_observed_recovery_without_a_proposal_is_not_learned_as_a_fix(tried_b
     assert len(house.attempts()) == len(known) + 1
 
 
-def test_nothing_answers_the_question_after_a_recovery() -> None:
+def test_fixed_by_nothing_answers_the_question_after_a_recovery() -> None:
     house = escalated()
     house.outcome("succeeded", evidence="observed", by="lineage")
     assert findings_of(house).next_steps

@@ -75,7 +75,7 @@ def test_a_later_plan_takes_the_place_of_the_earlier_one() -> None:
     assert house.task().resolution == "planned"
 
 
-def test_what_a_plan_came_to_is_remembered_when_its_task_ends() -> None:
+def test_the_result_of_a_plan_is_stored_when_its_task_ends() -> None:
     house = routed()
     house.developer("answered", text=PLAN)
     assert house.last(TaskCompleted).resolution == "planned"

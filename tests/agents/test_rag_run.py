@@ -221,7 +221,7 @@ print(asyncio.run(graph.run_graph(Run(question=QUESTION), Looking().run_step)).e
 @pytest.mark.parametrize(
     "said", ["LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2", "LANGCHAIN_TRACING", "LANGCHAIN_HANDLER"]
 )
-def test_nothing_of_a_run_is_told_outside_whatever_the_environment_says(said: str) -> None:
+def test_no_environment_variable_turns_on_tracing_of_a_run(said: str) -> None:
     environment = os.environ | {said: "true", "LANGSMITH_API_KEY": "k", "LANGSMITH_ENDPOINT": "http://127.0.0.1:9"}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", ASKED_TO_TELL],
@@ -240,7 +240,7 @@ def test_langgraph_is_not_imported_before_a_question_comes(module: str) -> None:
     assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
 
 
-def test_what_follows_is_decided_in_one_place() -> None:
+def test_the_next_node_is_set_in_one_module() -> None:
     """A node's successor is set by `run` alone."""
     setting = [path.name for path in RULES.glob("*.py") if re.search(r"\bnext\s*=[^=]|\"next\":", path.read_text())]
     assert setting == ["run.py"]

@@ -139,7 +139,7 @@ async def test_evidence_that_has_changed_meanwhile_is_looked_up_again(node: str)
     assert again["reasoning"].startswith("the results have changed since")
 
 
-async def test_what_is_gone_meanwhile_is_not_cited() -> None:
+async def test_passages_deleted_meanwhile_are_not_cited() -> None:
     shelf = book(OWNED)
     stopped_after(shelf, "validate")
     with pytest.raises(ProcessDeath):
@@ -182,7 +182,7 @@ async def test_a_model_that_writes_nothing_has_not_declined() -> None:
     assert "the model wrote nothing, so the answer consists of quotes" in worked.findings.caveats
 
 
-async def test_what_memory_refuses_to_keep_is_never_handed_out() -> None:
+async def test_a_draft_that_memory_refuses_is_never_handed_out() -> None:
     """A model's words that hold a secret, as the write filter sees it: plain retrieval takes their place."""
     shelf = book(OWNED)
     secret = Permanent("sensitive", (Problem(field="draft", problem="a key"),))

@@ -70,7 +70,7 @@ class TestOwnershipTables:
         assert row.properties == {"Runs at": "04:10", "Page": "page"}
         assert row.quote in TABLE
 
-    def test_what_stands_in_brackets_after_a_thing_is_no_thing(self) -> None:
+    def test_parentheses_after_a_name_are_ignored(self) -> None:
         table = "| Dag | Owner |\n|---|---|\n| orders (fetch, clean), bills | Ada |\n"
         assert ownership_rows(table)[0].subjects == ("orders", "bills")
 
@@ -206,7 +206,7 @@ def stated(number: int) -> Item:
     return item("relationships", f"r{number}", {"source": "stated/d", "kind": "owns", "properties": properties})
 
 
-def test_what_a_model_found_is_told_with_its_words_and_answers_nothing() -> None:
+def test_relations_of_a_model_are_quoted_and_set_no_owner() -> None:
     nothing = entity_profile("harbour_tides", (), (), (), (), truncated=False)
     found = nothing.model_copy(update={"stated": tuple(relation_of_model(stated(n)) for n in range(12))})
     assert found.owned_by == ()

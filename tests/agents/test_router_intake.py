@@ -91,7 +91,7 @@ async def test_of_two_that_race_one_is_accepted_and_the_other_finds_it(house: Ho
         ({"description": 3}, "description"),
     ],
 )
-async def test_what_is_wrong_is_announced_with_its_field(house: House, more: dict[str, Any], field: str) -> None:
+async def test_an_invalid_task_is_announced_with_its_field(house: House, more: dict[str, Any], field: str) -> None:
     assert await house.deliver(SubmitTask, BODY | {"task_id": "t1"} | more) == "invalid"
     (refused,) = house.of_type(TaskRejected)
     assert (refused.code, refused.task_id) == ("invalid", "t1")

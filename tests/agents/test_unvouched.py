@@ -24,7 +24,7 @@ def test_the_override_of_an_agent_is_proposed_as_what_it_said(kind: str, vouches
 
 
 @pytest.mark.parametrize(("kind", "band"), [("agent", "medium"), ("person", "high")])
-async def test_what_is_worked_on_under_the_word_of_an_agent_is_never_high(kind: str, band: str) -> None:
+async def test_a_result_under_an_agents_override_is_never_high(kind: str, band: str) -> None:
     shelf = Book()
     shelf.ingest("teams.md", OWNED)
     given = override(kind)

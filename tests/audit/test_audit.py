@@ -135,7 +135,9 @@ class TestTampering:
         ],
         ids=["a record is deleted", "a superseded version is deleted", "a message is changed"],
     )
-    async def test_what_is_gone_is_found_too(self, house: House, told: str, table: str, statement: str) -> None:
+    async def test_deleted_rows_and_changed_messages_are_found(
+        self, house: House, told: str, table: str, statement: str
+    ) -> None:
         async with tampered(house, told, table, statement):
             assert not (await house.verify(told))["ok"]
         assert (await house.verify(told))["ok"]
@@ -182,7 +184,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(bodies=st.lists(JSON, min_size=1, max_size=25))
-async def test_whatever_is_written_verifies(house: House, bodies: list[Any]) -> None:
+async def test_any_written_body_verifies(house: House, bodies: list[Any]) -> None:
     project = f"p-{new_id()}"
     writes = tuple(Write(store="submissions", id=f"s-{n}", body={"v": body}) for n, body in enumerate(bodies))
     await house.apply("router", house.standing(project), writes=writes)
@@ -264,7 +266,9 @@ class TestRowLevelSecurity:
             await memory.execute("UPDATE records SET project = $1", place)
 
     @pytest.mark.parametrize("table", [*INSERT_ONLY, "audit_head", "lease", "projects"])
-    async def test_what_was_written_stays(self, house: House, project: str, memory: Any, table: str) -> None:
+    async def test_written_rows_cannot_be_changed_or_dropped(
+        self, house: House, project: str, memory: Any, table: str
+    ) -> None:
         await story(house, project)
         changed = [f"TRUNCATE {table}", f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY", f"DROP TABLE {table}"]
         if table in INSERT_ONLY and table != "records":
@@ -275,7 +279,7 @@ class TestRowLevelSecurity:
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await memory.execute(statement)
 
-    async def test_whoever_inspects_changes_nothing_and_sees_one_project(self, house: House, project: str) -> None:
+    async def test_the_inspect_role_is_read_only_and_sees_one_project(self, house: House, project: str) -> None:
         await story(house, project)
         inspect = await asyncpg.connect(house.urls.inspect)
         try:

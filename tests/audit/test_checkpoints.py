@@ -122,7 +122,7 @@ class TestTampering:
         assert (await log.verify())["ok"]
 
     @pytest.mark.parametrize("enemy", [truncate, rewrite, roll_back, fork, delete])
-    async def test_nothing_more_is_signed(self, log: Log, enemy: object) -> None:
+    async def test_a_damaged_log_is_not_signed_any_more(self, log: Log, enemy: object) -> None:
         await enemy(log)  # type: ignore[operator]
         log.house.restart()
         before = await log.signed()
@@ -137,7 +137,7 @@ class TestTampering:
         await log.sign()
         assert "covers" in str(log.house.sequencer.fault)
 
-    async def test_what_is_put_right_again_is_signed_again(self, log: Log) -> None:
+    async def test_a_restored_log_is_signed_again(self, log: Log) -> None:
         await log.back_up()
         await truncate(log)
         await log.sign()
@@ -203,7 +203,7 @@ class TestTheExport:
         with pytest.raises(Away, match="cannot be read"):
             await CheckpointFile(tmp_path).read()
 
-    async def test_nothing_new_is_not_signed_again(self, log: Log) -> None:
+    async def test_an_unchanged_log_is_signed_once(self, log: Log) -> None:
         await log.sign()
         await log.sign()
         assert len(await log.signed()) == 1
@@ -278,7 +278,7 @@ class TestTheExport:
 
 
 class TestErasure:
-    async def test_what_was_erased_leaves_the_tree_whole(self, log: Log) -> None:
+    async def test_an_erasure_leaves_the_tree_whole(self, log: Log) -> None:
         erase = {"scope": "task", "what": "t-1", "reason": "asked for"}
         origin = log.house.standing(PROJECT, principal=PERSON)
         await log.house.apply("router", origin, writes=(Write(store="erasures", id=new_id(), body=erase),))

@@ -96,7 +96,7 @@ def _ringing(manager: Service, place: str, due_s: float, count: int, seen: list[
         return noted(memory)
 
 
-async def test_what_came_of_a_bus_that_was_wiped_since_is_not_acknowledged_to_the_next(
+async def test_a_delivery_of_a_wiped_bus_is_not_acknowledged_to_the_next(
     house: SmallHouse, router: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, manager, said = project(), house.service("manager"), list[tuple[str, int]]()

@@ -86,7 +86,7 @@ def test_other_names_and_projects_are_refused(name: str, projects: tuple[str, ..
         check_publishers({name: projects})
 
 
-def test_what_comes_for_the_shared_project_is_refused() -> None:
+def test_an_intake_message_for_the_shared_project_is_refused() -> None:
     place = f"intake.{subjects.SHARED_PROJECT}.task"
     with pytest.raises(Permanent, match="invalid: project: "):
         decode(place, {}, b"{}", stream=subjects.INTAKE, sequence=1, delivered=1, stored_at=utc_now())

@@ -117,7 +117,7 @@ async def test_a_request_that_runs_out_is_repeated(lone: Bus) -> None:
     assert len(developer.asked) == 2
 
 
-async def test_what_has_come_and_was_not_handed_on_goes_back_at_once(lone: Bus) -> None:
+async def test_received_messages_go_back_at_once_when_the_pull_ends(lone: Bus) -> None:
     async with pulling(lone) as (developer, pull):
         asked = asyncio.create_task(pull.fetch(3, LONG_S))
         await publish(lone, 1)
@@ -135,7 +135,7 @@ async def test_what_has_come_and_was_not_handed_on_goes_back_at_once(lone: Bus) 
     assert [message.metadata.sequence.stream for message in again] == [2, 3]
 
 
-async def test_what_is_still_in_the_queue_of_the_client_goes_back_at_once(lone: Bus) -> None:
+async def test_messages_in_the_queue_of_the_client_go_back_at_once(lone: Bus) -> None:
     released = asyncio.Event()
 
     class Slow(StandingPull):
@@ -180,7 +180,7 @@ async def test_a_request_that_a_restarted_server_forgot_is_repeated(tmp_path: Pa
             assert [message.data for message in got] == [b"0"]
 
 
-async def test_nothing_is_asked_for_while_the_server_is_away(tmp_path: Path) -> None:
+async def test_no_pull_request_is_sent_while_the_server_is_away(tmp_path: Path) -> None:
     async with run_nats(tmp_path, CONFIG) as server:
         await provision(server.url, "provisioner", PASSWORDS["provisioner"])
         bus = Bus(server.url, server.port, PASSWORDS)

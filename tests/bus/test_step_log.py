@@ -43,7 +43,7 @@ def test_every_message_is_an_event_of_its_name_without_its_texts(type_: str) -> 
     assert SECRET not in json.dumps(fields)
 
 
-def test_what_lineage_decides_about_an_incident_is_its_event() -> None:
+def test_a_decision_of_lineage_about_an_incident_is_logged_as_its_event() -> None:
     decided = {"agent": "lineage", "decision_type": "incident", "decision": "opened", "reasoning": SECRET}
     message = Outgoing(type="counterpoint.decision.made.v1", data=decided)
     ((event, fields),) = effects(Commit(messages=(message,)))

@@ -203,7 +203,7 @@ async def _nothing(message: TaskWorked, memory: Memory) -> Commit:
     return Commit()
 
 
-async def test_what_outsiders_send_is_shown_to_nobody(house: SmallHouse) -> None:
+async def test_intake_messages_are_not_shown_live(house: SmallHouse) -> None:
     service, place, passing = house.service("router"), project(), list[str]()
 
     @service.on(SubmitTask)

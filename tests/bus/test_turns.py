@@ -23,7 +23,7 @@ ALL = sum(WEIGHTS.values())
     first=st.lists(st.tuples(PRIORITIES, st.integers(0, 120)), min_size=1, max_size=40),
     later=st.lists(st.lists(st.tuples(PRIORITIES, st.integers(0, 120)), max_size=4), max_size=200),
 )
-def test_nobody_waits_for_more_than_a_bounded_number_of_turns(
+def test_every_wait_has_a_bounded_number_of_turns(
     first: Sequence[tuple[str, int]], later: Sequence[Sequence[tuple[str, int]]]
 ) -> None:
     """The number of turns before a waiter depends only on the earlier-due waiters of its priority, whatever arrives

@@ -47,7 +47,7 @@ async def test_a_stack_without_room_says_what_it_needs_before_anything_starts(
     assert reserve_streams(tmp_path, None) == 512 * MIB
 
 
-def test_what_the_streams_hold_already_is_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_that_the_streams_hold_counts_as_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nats").mkdir()
     (tmp_path / "nats" / "1.blk").write_bytes(b"0" * 8 * MIB)
     _disk(monkeypatch, RECORD_BYTES)

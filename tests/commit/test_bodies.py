@@ -40,7 +40,7 @@ def test_every_store_has_a_model_or_a_reason_to_have_none() -> None:
 
 
 @pytest.mark.parametrize(("store", "field"), DEMANDED)
-def test_what_a_model_demands_is_named_when_it_is_not_there(store: str, field: str) -> None:
+def test_a_missing_or_wrong_field_is_named(store: str, field: str) -> None:
     body = rest(store, "r-1", "orders")
     assert body_problems(store, body, 1) == ()
     for wrong in ({key: value for key, value in body.items() if key != field}, body | {field: {"no": ["such"]}}):

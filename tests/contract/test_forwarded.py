@@ -72,7 +72,7 @@ def test_every_documented_setting_is_passed_to_its_service_and_no_other_is(servi
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_what_the_supervisor_decides_is_set_and_no_variable_replaces_it(service: ServiceName) -> None:
+def test_settings_of_the_supervisor_cannot_be_overridden(service: ServiceName) -> None:
     everything = {name: f"given-{name}" for name, _ in ROWS}
     decided = environment(service, _wiring(everything))
     for name in DOCUMENTED[service] & (SUPERVISED | LISTENED) - {f"{PREFIX}HEALTH_PORT"}:

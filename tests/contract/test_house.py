@@ -105,7 +105,7 @@ def members(name: str) -> set[str]:
     return ({"proto", name, *LIBS} if name in LIBS or name in SERVICES else set()) - {BENCH}
 
 
-def test_nobody_imports_a_service_and_proto_imports_nobody() -> None:
+def test_members_import_only_the_members_allowed() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}: {module}"
         for member, path, tree in sources()

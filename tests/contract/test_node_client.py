@@ -30,7 +30,9 @@ async def stored(memory: Client, line: dict[str, Any]) -> RawStreamMsg:
 
 
 @pytest.mark.parametrize("mode", ["bare", "binary", "structured"])
-async def test_what_lands_in_the_intake_is_right(node_client: NodeClient, bus: Bus, memory: Client, mode: str) -> None:
+async def test_a_task_of_the_client_lands_in_the_intake(
+    node_client: NodeClient, bus: Bus, memory: Client, mode: str
+) -> None:
     environment = bus.environment("publisher") | {"WAIT_S": "0"}
     code, lines, errors = await finish(await run(node_client.command(mode), environment, TASK))
     assert (code, errors) == (0, "")
@@ -108,7 +110,7 @@ async def test_another_project_is_closed_to_it(node_client: NodeClient, bus: Bus
     assert "ermission" in errors
 
 
-def test_nothing_of_ours_and_no_registry_is_named_in_its_lock() -> None:
+def test_its_lock_names_public_packages_of_one_registry() -> None:
     lock = json.loads((SOURCE / "package-lock.json").read_text())
     names = {name.removeprefix("node_modules/") for name in lock["packages"]} - {""}
     assert not any("counterpoint" in name for name in names)

@@ -95,7 +95,7 @@ OTHER = [
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
-def test_what_changes_between_occurrences_is_not_part_of_the_signature(one: str, other: str) -> None:
+def test_variable_parts_of_an_error_are_not_in_the_signature(one: str, other: str) -> None:
     assert signature(one) == signature(other)
 
 

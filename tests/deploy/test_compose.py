@@ -160,7 +160,7 @@ def test_everything_is_healthy_before_what_needs_it(services: dict[str, Any]) ->
         assert services[name]["healthcheck"] == {"disable": True}
 
 
-def test_what_memory_keeps_is_in_a_volume_that_its_user_may_write(services: dict[str, Any]) -> None:
+def test_data_of_memory_is_in_volumes_that_its_user_may_write(services: dict[str, Any]) -> None:
     environment = services["memory"]["environment"]
     folders = {"memory": environment["COUNTERPOINT_DATA_DIR"], "audit": environment["COUNTERPOINT_AUDIT_DIR"]}
     assert services["memory"]["volumes"] == [f"{name}:{folder}" for name, folder in folders.items()]

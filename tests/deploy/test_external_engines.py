@@ -195,7 +195,7 @@ async def test_wrong_logins_and_absent_servers_are_refused_together(configure: C
     assert "COUNTERPOINT_QDRANT_URL" in problems["qdrant"]
 
 
-async def test_what_contains_passwords_is_written_for_its_owner_alone(tmp_path: Path) -> None:
+async def test_files_with_passwords_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     for group, name, word in (("sql", "roles", "ALTER ROLE"), ("nats", "accounts", "HOUSE")):
         file = tmp_path / name
         written = await run(group, name, "--output", file, "--data-dir", tmp_path / "data")

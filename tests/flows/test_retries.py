@@ -58,7 +58,7 @@ async def test_a_task_is_its_senders_and_is_one_when_it_is_submitted_once_more(
 @pytest.mark.parametrize(
     ("mode", "evidence"), [("structured", "observed"), ("binary", "observed"), ("bare", "reported")]
 )
-async def test_what_was_observed_stays_observed(
+async def test_a_retried_outcome_keeps_its_evidence_and_reporter(
     http: httpx.AsyncClient, outsider: Outsider, project: str, mode: str, evidence: str
 ) -> None:
     await outsider.submit(project, {"kind": "question", "description": "How long?", "task_id": "t1"})

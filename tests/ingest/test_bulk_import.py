@@ -115,7 +115,7 @@ class TestAnIncident:
         assert "Xk29" not in str(became)
         assert len(await stored_records(house, project)) == 2
 
-    async def test_what_is_redacted_stays_unchanged_when_it_comes_again(self, house: House, project: str) -> None:
+    async def test_a_redacted_incident_is_unchanged_when_it_comes_again(self, house: House, project: str) -> None:
         mail = incident(by="ada.lovelace@engines.test", note="Ask ada.lovelace@engines.test about it.")
         (first,) = await recorded(house, project, mail)
         (again,) = await recorded(house, project, mail)

@@ -73,7 +73,7 @@ def test_a_long_turn_is_several_chunks_and_each_knows_the_end_of_the_turn_before
     assert max(len(first.around[0]), len(rest[0].around[0])) <= 300
 
 
-def test_what_is_redacted_makes_no_turn_and_unmakes_none() -> None:
+def test_redaction_adds_and_removes_no_turn() -> None:
     redacted = (
         transcript([Turn("ann@example.com", "call\nhttps://u:secret@host: now"), Turn("b", "ok")])
         .replace("ann@example.com", "[redacted:email]")

@@ -211,7 +211,7 @@ class TestAJob:
         assert (now.state, now.done, now.by_status) == ("done", 3, {"added": 2, "refused": 1})
 
 
-async def test_what_nobody_vouches_for_has_no_integrity_until_somebody_does(house: House, project: str) -> None:
+async def test_an_untrusted_document_has_no_integrity_until_it_is_vouched_for(house: House, project: str) -> None:
     async def integrities() -> set[int]:
         async with house.superuser() as connection:
             rows = await connection.fetch(

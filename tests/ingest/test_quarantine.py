@@ -60,7 +60,7 @@ async def test_its_text_is_kept_as_a_blob(house: House, project: str) -> None:
     assert bytes(content).decode() == GUIDE
 
 
-async def test_what_is_blocked_is_refused_and_named_by_line(house: House, project: str) -> None:
+async def test_a_blocked_document_is_refused_with_the_line(house: House, project: str) -> None:
     (refused,) = await ingested(house, project, document(f"# Keys\n\n{KEY}\n"))
     assert refused.status == "refused"
     assert "an AWS access key" in (refused.problem or "")
@@ -68,9 +68,7 @@ async def test_what_is_blocked_is_refused_and_named_by_line(house: House, projec
     assert await stored_document(house, project) == (None, "", set())
 
 
-async def test_what_is_redacted_is_in_no_chunk_vector_or_title_and_is_unchanged_the_next_time(
-    house: House, project: str
-) -> None:
+async def test_redacted_values_are_in_no_table_and_a_second_ingest_is_unchanged(house: House, project: str) -> None:
     text = f"# Refunds\n\nAsk {MAIL}. The card was {CARD}.\n\n" * 3
     given = Document(source=SOURCE, text=text, title=f"For {MAIL}", metadata={"by": MAIL})
     (added,) = await ingested(house, project, given)

@@ -104,7 +104,9 @@ async def test_it_is_done_when_it_is_asked_for_again_after_a_second_person_appro
 
 @pytest.mark.parametrize("name", ["quarantine", "source", "project"])
 @pytest.mark.parametrize("verdict", ["approved", None])
-async def test_what_changed_since_is_asked_again(house: House, project: str, name: str, verdict: str | None) -> None:
+async def test_an_act_whose_records_changed_needs_a_new_approval(
+    house: House, project: str, name: str, verdict: str | None
+) -> None:
     records = await learned_document(house, project)
     act = acts(project)[name]
     asked = await approval(house, project, await ordered(house, project, act))

@@ -32,7 +32,7 @@ async def shared(house: House, project: str) -> AsyncIterator[str]:
     await wish(house, "shared", "quarantine", store="documents", id=document)
 
 
-async def test_what_another_quarantine_is_about_as_well_stays_out(house: House, project: str) -> None:
+async def test_records_under_another_quarantine_stay_out(house: House, project: str) -> None:
     one = await ingest(house, project, POISON, source="one.md")
     two = await ingest(house, project, f"{POISON} At once.", source="two.md")
     learned = await learn(house, project, new_id())
@@ -50,7 +50,7 @@ async def test_what_another_quarantine_is_about_as_well_stays_out(house: House, 
     assert (await house.verify(project))["ok"]
 
 
-async def test_what_was_rolled_back_as_well_stays_out(house: House, project: str) -> None:
+async def test_records_that_were_also_rolled_back_stay_out(house: House, project: str) -> None:
     document = await ingest(house, project, GOOD)
     good = await learn(house, project, new_id())
     await ingest(house, project, POISON)
@@ -63,7 +63,7 @@ async def test_what_was_rolled_back_as_well_stays_out(house: House, project: str
     assert not any(await there(house, project, *bad.values()))
 
 
-async def test_what_was_under_way_is_put_back_too(house: House, project: str) -> None:
+async def test_commits_under_way_are_put_back_too(house: House, project: str) -> None:
     document = await ingest(house, project, POISON)
     task = new_id()
     origin = house.delivery(await house.delegated(project, task))

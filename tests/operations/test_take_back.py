@@ -398,7 +398,7 @@ class TestThatNobodyHeardOf:
         assert reply.refusal.kind == "transient"
 
     @pytest.mark.parametrize("applied", [True, False])
-    async def test_nothing_rests_on_it_until_that_is_known(
+    async def test_commits_that_read_it_are_refused_until_its_result_is_known(
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch, applied: bool
     ) -> None:
         document = await ingest(house, project, POISON)

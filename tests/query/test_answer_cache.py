@@ -102,7 +102,7 @@ async def test_a_second_answer_is_the_same_and_says_so(house: House, project: st
     assert (changed.cache, ids_and_versions(changed)) == ("miss", [("a", 2)])
 
 
-async def test_what_is_not_kept_says_off(house: House, project: str) -> None:
+async def test_uncached_queries_say_off(house: House, project: str) -> None:
     await put(house, project, "a", 1, "restarted")
     for query in (Line(task_id="none"), SEARCH.model_copy(update={"as_of": "2100-01-01T00:00:00Z"})):
         for _ in range(2):
@@ -145,7 +145,7 @@ async def test_another_project_clearance_or_task_has_answers_of_its_own(house: H
     assert ids_and_versions(found[0]) == [("b", 1)]
 
 
-async def test_what_was_read_from_the_cache_is_in_the_read_set(house: House) -> None:
+async def test_reads_from_the_cache_are_in_the_read_set(house: House) -> None:
     """Label, integrity, scores and sources of what a delivery is shown count, wherever it came from."""
     project = f"p-{new_id()}"
     await put(house, project, "a", 1, "restarted", label=2)
@@ -168,7 +168,7 @@ async def test_a_shared_record_moves_the_answers_of_all(house: House, project: s
     assert ids_and_versions(await ask(house, project, query)) == [(query.id, 1)]
 
 
-async def test_what_was_put_late_by_who_read_before_a_commit_is_never_shown(house: House, project: str) -> None:
+async def test_an_answer_read_before_a_commit_is_never_served_after_it(house: House, project: str) -> None:
     await put(house, project, "a", 1, "restarted")
     grant, _ = await house.authority.authorise("router", house.standing(project))
     answers = house.answers
@@ -180,7 +180,7 @@ async def test_what_was_put_late_by_who_read_before_a_commit_is_never_shown(hous
         assert ids_and_versions(await ask(house, project)) == [("a", 2)]
 
 
-async def test_nothing_is_kept_while_a_commit_is_under_way(house: House, project: str) -> None:
+async def test_answers_are_not_cached_while_a_commit_is_under_way(house: House, project: str) -> None:
     await put(house, project, "a", 1, "restarted")
     step = CommitPlan(
         project=project, commit_id=new_id(), consumer="test", message_id=new_id(), step="done", last=True, fence=1,
@@ -296,9 +296,7 @@ async def test_the_second_level_answers_another_process_and_fills_its_first(
         assert second.items == first.items
 
 
-async def test_what_stands_in_valkey_can_neither_be_read_nor_changed_there(
-    house: House, project: str, tmp_path: Path
-) -> None:
+async def test_entries_in_valkey_cannot_be_read_or_changed_there(house: House, project: str, tmp_path: Path) -> None:
     async with run_valkey(tmp_path) as server, second_level(house, server) as far:
         await put(house, project, "a", 1, "restarted the telescope")
         await put(house, project, "b", 1, "waited")

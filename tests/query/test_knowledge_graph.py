@@ -45,7 +45,7 @@ def test_a_long_text_is_looked_through_in_time_that_grows_with_it(hostile: str) 
     assert Mention("error", "PumpError", 1) in mentions(hostile * (MAX_CHARS // len(hostile) - 10) + " PumpError")
 
 
-def test_nothing_is_lost_or_found_twice_where_a_long_text_is_parted() -> None:
+def test_mentions_in_a_long_text_are_counted_exactly_once() -> None:
     line = "Look at /etc/resolv.conf and ldap.internal, it says PumpError.\n"
     found = mentions(line * 1_000 + "x" * 40_000 + " " + line.strip() * 2)
     assert {(each.kind, each.name, each.count) for each in found} == {
@@ -161,7 +161,7 @@ async def test_an_erasure_takes_names_that_nothing_else_mentions(house: House, p
     assert (await house.verify(project))["ok"]
 
 
-async def test_nothing_is_seen_of_another_project(house: House, project: str) -> None:
+async def test_entities_of_another_project_are_hidden(house: House, project: str) -> None:
     await ingest(house, f"{project}-b", PAGE)
     await follow(house, f"{project}-b")
     assert await listed(house, project, "entities") == []

@@ -134,7 +134,7 @@ async def fill_store(owner: Connection, draw: random.Random, rows: int, project:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_what_is_held_is_what_the_database_says_after_every_change(
+async def test_cached_search_equals_the_database_after_every_change(
     owner: Connection, memory: Connection, reading: ReadConnections, seed: int
 ) -> None:
     draw = random.Random(seed)
@@ -260,7 +260,7 @@ async def test_no_more_is_held_than_may_be(owner: Connection, memory: Connection
     assert reading.read == 4, "what can never be held is not read for it"
 
 
-async def test_what_has_no_room_with_its_words_is_not_read(
+async def test_a_corpus_larger_than_the_cache_is_not_read(
     owner: Connection, memory: Connection, reading: ReadConnections
 ) -> None:
     """Nothing else goes for what cannot stay."""
@@ -274,7 +274,7 @@ async def test_what_has_no_room_with_its_words_is_not_read(
     assert [place for place, _ in held._corpora] == [("billing", "chunks")]
 
 
-async def test_what_cannot_be_held_together_is_not_read_by_every_search(
+async def test_corpora_that_do_not_fit_together_are_not_read_by_each_search(
     owner: Connection, memory: Connection, reading: ReadConnections
 ) -> None:
     await fill_store(owner, random.Random(1), 20)
@@ -324,7 +324,7 @@ async def test_one_store_is_read_at_a_time_and_nobody_waits_for_it(
     await other.close()
 
 
-async def test_what_was_changed_is_not_held_until_somebody_searches(tmp_path: Path) -> None:
+async def test_a_change_drops_the_cached_corpus(tmp_path: Path) -> None:
     async with run_postgres(tmp_path) as postgres:
         await migrate(postgres.urls.owner)
         house = House(postgres.urls)
@@ -349,7 +349,7 @@ async def test_what_was_changed_is_not_held_until_somebody_searches(tmp_path: Pa
             await house.close()
 
 
-async def test_what_is_erased_while_it_is_read_is_not_held_after(
+async def test_a_corpus_with_an_erasure_during_the_read_is_not_cached(
     owner: Connection, memory: Connection, reading: ReadConnections
 ) -> None:
     await fill_store(owner, random.Random(1), 12)
@@ -419,7 +419,7 @@ async def test_a_search_does_without_what_cannot_be_read(
     assert len(held._corpora) == 1
 
 
-async def test_what_is_being_read_at_the_end_is_given_up(
+async def test_a_read_in_progress_is_cancelled_on_close(
     owner: Connection, memory: Connection, reading: ReadConnections
 ) -> None:
     await fill_store(owner, random.Random(1), 12)
@@ -453,7 +453,7 @@ async def test_of_equal_rows_the_same_are_found(
     assert watched.compared == 1
 
 
-async def test_what_recall_is_measured_by_is_looked_up_in_the_record(
+async def test_recall_samples_come_from_the_record(
     owner: Connection, memory: Connection, reading: ReadConnections
 ) -> None:
     await fill_store(owner, random.Random(1), 12)

@@ -127,7 +127,7 @@ async def test_identifiers_codes_quotes_and_words_are_found_by_the_lexical_leg(
         ('why does the service say "Name or service not known"', "dns"),
     ],
 )
-async def test_what_names_one_thing_is_found_first_though_all_else_speaks_for_others(
+async def test_an_exact_name_ranks_first_against_all_other_signals(
     owner: Connection, stored: Connection, query: str, first: str, type: str
 ) -> None:
     """Code is nearly all judged by meaning; a name in it is looked for by who knows it, and wants that place."""

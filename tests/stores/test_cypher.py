@@ -87,7 +87,7 @@ async def whole(graph: Graph) -> Any:
 
 
 @pytest.mark.parametrize("query", [*WRITES, *ELSEWHERE, *SMUGGLED])
-async def test_what_does_not_only_read_is_refused_before_the_engine_sees_it(
+async def test_a_query_that_writes_is_refused_before_the_engine_sees_it(
     graph: Graph, query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = query.replace("{folder}", str(tmp_path))
@@ -136,7 +136,7 @@ async def test_the_transaction_would_refuse_it_too(graph: Graph, query: str, mon
          "RETURN length(p)", {}, 11),
     ],
 )  # fmt: skip
-async def test_what_only_reads_is_answered(graph: Graph, query: str, parameters: Any, wanted: int) -> None:
+async def test_a_query_that_only_reads_is_answered(graph: Graph, query: str, parameters: Any, wanted: int) -> None:
     found = await ask(graph, query, parameters)
     assert (found.rows, found.cut) == (((wanted,),), False)
 
@@ -157,7 +157,7 @@ async def test_a_parameter_that_the_engine_has_no_type_for_is_the_askers_fault(g
     assert [problem.field for problem in refused.value.problems] == ["parameters"]
 
 
-async def test_what_takes_too_long_or_too_much_ends_and_the_next_is_answered(graph: Graph) -> None:
+async def test_a_query_over_its_limits_ends_and_the_next_is_answered(graph: Graph) -> None:
     endless = "UNWIND range(1, 100000) AS x UNWIND range(1, 100000) AS y RETURN sum(x * y)"
     with pytest.raises(Permanent, match="longer than 50 ms"):
         await graph.cypher(PROJECT, endless, {}, 10, 50)
@@ -167,7 +167,7 @@ async def test_what_takes_too_long_or_too_much_ends_and_the_next_is_answered(gra
 
 
 @pytest.mark.parametrize("query", ["MATCH (a:Nothing) RETURN a", "MATCH (a RETURN a", "RETURN 1 / 0"])
-async def test_what_is_wrong_with_a_query_is_said(graph: Graph, query: str) -> None:
+async def test_an_invalid_query_is_refused_with_its_problem(graph: Graph, query: str) -> None:
     with pytest.raises(Permanent) as refused:
         await ask(graph, query)
     assert refused.value.code == "cypher"

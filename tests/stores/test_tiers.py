@@ -122,7 +122,7 @@ class EpisodicContract(TierContract):
         assert await found(author="judge") == set()
         assert await episodic.search(TierScope(ORDERS, ("judge_memory",), CONFIDENTIAL), QUESTION, {}, 10) == []
 
-    async def test_what_cannot_be_filtered_by_is_named(self, episodic: Episodic) -> None:
+    async def test_an_illegal_filter_value_is_named(self, episodic: Episodic) -> None:
         for value in (1.5, None, ["a"], "x" * 201):
             with pytest.raises(Permanent, match=r"where\.language"):
                 await episodic.search(TierScope(ORDERS, (STORE,), 2), QUESTION, {"language": value}, 5)
@@ -148,7 +148,7 @@ class TestEdge(EpisodicContract):
     async def driver(self, folder: Path) -> Driver:
         return EdgeDriver(folder)
 
-    async def test_what_a_killed_rebuild_left_is_gone_at_the_next_start(self, tmp_path: Path) -> None:
+    async def test_files_of_a_killed_rebuild_are_removed_at_the_next_start(self, tmp_path: Path) -> None:
         """Nobody follows it: what is erased from the record would stay in it."""
         left = [tmp_path / "model-1" / ORDERS / name / "of before" for name in ("draft", "old")]
         for folder in left:
@@ -218,7 +218,7 @@ class TestGraph(TierContract):
         assert any(b"a text" in content for content in files)
         assert not any(b"a refused text" in content for content in files)
 
-    async def test_who_is_named_may_come_later_go_and_come_back(self, tier: Driver) -> None:
+    async def test_edges_follow_targets_that_appear_and_disappear(self, tier: Driver) -> None:
         graph = Graph(Path(tier.folder) / "other", CONFIDENTIAL)  # type: ignore[attr-defined]
 
         async def take(*changes: RecordChange) -> list[list[Any]]:
@@ -272,7 +272,7 @@ class TestOnDisk(OnDisk):
             await kept.seen()
         assert await kept.tier.position(ORDERS) is None
 
-    async def test_what_is_damaged_is_put_aside_and_begun_anew(self, kept: Any) -> None:
+    async def test_damaged_files_are_put_aside_and_rebuilt(self, kept: Any) -> None:
         await kept.tier.close()
         for path in list(self.files(kept)):
             path.write_bytes(b"no such thing " * 500)

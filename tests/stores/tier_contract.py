@@ -73,7 +73,7 @@ class TierContract(ABC):
         yield driver
         await driver.close()
 
-    async def test_nothing_is_seen_of_an_empty_project(self, tier: Driver) -> None:
+    async def test_an_empty_project_shows_nothing(self, tier: Driver) -> None:
         await tier.apply(Wrote("a", project=BILLING))
         await tier.apply()
         assert await tier.seen() == []
@@ -91,7 +91,7 @@ class TierContract(ABC):
         await tier.apply(Wrote("a"))
         assert await tier.seen() == once
 
-    async def test_what_is_removed_is_gone_and_does_not_come_back_by_an_older_version(self, tier: Driver) -> None:
+    async def test_an_older_version_does_not_restore_a_removed_record(self, tier: Driver) -> None:
         await tier.apply(Wrote("a"), Wrote("b"))
         await tier.apply(Wrote("a", 2, None))
         await tier.apply(Wrote("a", 1))

@@ -372,7 +372,7 @@ def test_all_that_wait_are_shown_and_each_is_decided_on_the_text_that_was_shown(
     assert [each.body["artifact_sha256"] for each in api.asked[2:]] == ["ab" * 32, "cd" * 32]
 
 
-def test_nothing_is_decided_where_nothing_waits(api: ScriptedApi) -> None:
+def test_rejecting_all_without_approvals_decides_nothing(api: ScriptedApi) -> None:
     api.on(f"GET {URL}", (200, {"items": [], "next_cursor": None}))
     assert run(api, "reject", "--all", "--reason", "too dear") == (0, "no approvals wait")
 

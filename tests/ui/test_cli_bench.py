@@ -45,7 +45,7 @@ def run(*words: str) -> Any:
 
 
 @pytest.mark.parametrize("name", ["commit", "flow", "front", "incidents", "line", "memory"])
-def test_what_the_environment_or_a_folder_points_to_is_not_measured(
+def test_a_stack_named_by_environment_or_folder_is_not_measured(
     name: str, executed: list[Executed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".counterpoint").mkdir()
@@ -144,7 +144,7 @@ async def test_a_stack_that_is_not_ready_is_not_measured(stack: Stack) -> None:
         await measure_stack(told.http, told.token, [f"{told.services['memory'].health}/nothing"], SIZE)
 
 
-async def test_nobody_there_and_a_wrong_token_are_said_without_a_traceback(stack: Stack) -> None:
+async def test_a_dead_address_and_a_wrong_token_end_without_a_traceback(stack: Stack) -> None:
     for url, code, told in (("http://127.0.0.1:1", 3, "no response from"), (stack.endpoints.http, 1, "HTTP 401")):
         options = ["bench", "flow", "--url", url, "--token", "wrong"]
         ended = await asyncio.to_thread(

@@ -66,7 +66,7 @@ def test_numbers_and_what_was_searched_for_are_there_when_they_are_asked_for() -
     assert "0.66" not in short
 
 
-def test_what_is_quoted_in_the_proposal_is_not_quoted_again() -> None:
+def test_a_quote_in_the_proposal_is_not_repeated() -> None:
     assert card_text(incident()).count("dig @RESOLVER") == 1
     without = card_text(incident(proposal=None))
     assert f"“{RUNBOOK}”" in without
@@ -138,7 +138,7 @@ def rests(number: int) -> list[dict[str, Any]]:
     ]
 
 
-def test_who_is_hit_is_worst_first_and_folded_above_ten() -> None:
+def test_downstream_is_sorted_by_impact_and_folded_above_ten() -> None:
     findings = incident()["findings"] | {"downstream": rests(24)}
     lines = card_text(incident(findings=findings)).splitlines()
     listed = [line for line in lines if re.search(r"thing\d", line)]
@@ -152,7 +152,7 @@ def test_who_is_hit_is_worst_first_and_folded_above_ten() -> None:
     assert len(re.findall(r"thing\d", card_text(incident(findings=findings), verbose=True))) == 24
 
 
-def test_what_a_caller_claims_is_called_a_claim_and_stands_last() -> None:
+def test_downstream_claimed_by_a_caller_is_marked_and_stands_last() -> None:
     row = {"kind": "job", "namespace": "n", "name": "billing", "hops": 1, "edge": "data", "owner": "ceo"}
     downstream = [row | {"claimed_by": "caller"}, *rests(2)]
     lines = card_text(incident(findings=incident()["findings"] | {"downstream": downstream})).splitlines()
@@ -185,7 +185,7 @@ def test_affected_jobs_that_were_not_listed_as_downstream_are_counted_in_the_imp
     assert "besides" not in lines
 
 
-def test_what_has_changed_and_what_is_affected_is_listed() -> None:
+def test_changes_and_affected_jobs_are_listed() -> None:
     changed = [
         {"what": "code", "before": "1", "after": "2", "url": "https://git.example/compare/1...2"},
         {"what": "schema", "name": "raw.a", "before": "x INT"},
@@ -277,7 +277,7 @@ def test_an_offer_is_not_repeated_as_a_next_step() -> None:
     assert "may help      This looks alike." in stopped
 
 
-def test_what_is_needed_is_not_repeated_as_a_next_step() -> None:
+def test_a_need_is_not_repeated_as_a_next_step() -> None:
     need = {"kind": "outcome", "what": "report what was changed", "how": "counterpoint outcome T succeeded"}
     findings = incident()["findings"] | {"next_steps": [f"{need['what']}: `{need['how']}`", "Ask the owner."]}
     lines = card_text(incident(findings=findings, needs=[need]))
@@ -317,14 +317,14 @@ def test_any_text_makes_a_card_of_every_format(error: str, proposal: str) -> Non
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
-def test_nothing_that_is_shown_steers_a_terminal(error: str, title: str) -> None:
+def test_control_characters_are_removed_from_a_card(error: str, title: str) -> None:
     escape = "\x1b[2J\x07"
     task = Task.model_validate(incident(error_message=error + escape, title=escape + title, reason=escape))
     for form in Format:
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", render(card(task, verbose=True), form))
 
 
-def test_what_is_shown_is_read_in_its_own_order() -> None:
+def test_bidirectional_controls_are_shown_as_text() -> None:
     task = Task.model_validate(incident(error_message="rm \u202e/tmp\u2066", title="\u202dx" * 200))
     for form in Format:
         shown = render(card(task, verbose=True), form)

@@ -131,7 +131,7 @@ def test_an_unknown_autonomy_is_refused_before_anything_is_sent(api: ScriptedApi
 
 
 @pytest.mark.parametrize("words", [["submit", "plan", "x"], ["ask", "x", "--no-wait"]])
-def test_what_is_unavailable_for_a_moment_is_asked_again_under_the_same_key(
+def test_a_request_is_retried_with_the_same_idempotency_key(
     api: ScriptedApi, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("counterpoint.cli.api._RETRY_S", 0.01)
@@ -145,7 +145,7 @@ def test_what_is_unavailable_for_a_moment_is_asked_again_under_the_same_key(
     assert api.asked[3].headers["idempotency-key"] != api.asked[0].headers["idempotency-key"]
 
 
-def test_what_stays_unavailable_fails(api: ScriptedApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_fails_when_the_api_stays_unavailable(api: ScriptedApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("counterpoint.cli.api._PATIENCE_S", 0.0)
     monkeypatch.setattr("counterpoint.cli.api._RETRY_S", 0.01)
     api.on("POST /v1/tasks", (503, {"title": "Service Unavailable", "status": 503}))
@@ -233,7 +233,7 @@ def test_an_outcome_and_an_override_say_all_that_was_given(api: ScriptedApi) -> 
         ["cancel", INCIDENT],
     ],
 )
-def test_what_is_said_about_a_task_that_has_ended_fails_and_says_so(api: ScriptedApi, arguments: list[str]) -> None:
+def test_a_report_on_an_ended_task_fails_and_says_so(api: ScriptedApi, arguments: list[str]) -> None:
     reply = {"task_id": INCIDENT, "state": "completed", "late": True}
     api.on(f"POST /v1/tasks/{INCIDENT}/{arguments[0]}", (202, reply))
     result = run(*arguments, *api.options())
@@ -288,7 +288,7 @@ def test_a_refusal_is_printed_with_its_fields_and_fails(api: ScriptedApi) -> Non
     assert json.loads(programs.stdout) == problem
 
 
-def test_nothing_there_ends_with_3_and_says_how_to_start_it(tmp_path: Path) -> None:
+def test_an_unreachable_house_exits_with_3_and_says_how_to_start_it(tmp_path: Path) -> None:
     for where in (["--url", "http://127.0.0.1:1", "--token", "t"], ["--data-dir", str(tmp_path)]):
         result = run("tasks", *where)
         assert result.exit_code == 3

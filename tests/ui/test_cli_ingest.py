@@ -88,7 +88,7 @@ def test_a_file_that_is_empty_now_or_named_itself_is_an_error_and_what_was_known
     assert {asked.method for asked in api.asked} == {"GET"}
 
 
-def test_what_is_named_is_taken_though_hidden_and_named_twice_is_taken_once(tmp_path: Path) -> None:
+def test_a_hidden_file_named_twice_is_taken_once(tmp_path: Path) -> None:
     (tmp_path / ".notes.md").write_text("notes")
     found = list(walk([tmp_path / ".notes.md", tmp_path / ".notes.md"], tmp_path / "elsewhere"))
     assert [one.source for one in found if isinstance(one, SourceFile)] == [(tmp_path / ".notes.md").as_posix()]
@@ -132,7 +132,7 @@ def test_documents_are_sent_and_summed_up(api: ScriptedApi, tmp_path: Path, monk
     assert (asked.body["job"]["documents"], asked.body["job"]["done"]) == (2, 0)
 
 
-def test_what_nobody_vouches_for_is_handed_in_as_such(api: ScriptedApi, tmp_path: Path) -> None:
+def test_untrusted_documents_are_sent_as_untrusted(api: ScriptedApi, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# A")
     api.on("POST /v1/documents", (200, {"documents": [{"source": "a.md", "status": "added", "chunks": 1}]}))
     shown = CliRunner().invoke(app, ["ingest", str(tmp_path / "a.md"), "--untrusted", *api.options()])
@@ -361,7 +361,7 @@ def test_two_documents_of_one_name_in_one_run_are_not_one(echo: Echo, tmp_path: 
     assert sent["text"] == "x/docs"
 
 
-def test_what_is_gone_from_a_folder_is_deleted_but_not_what_could_not_be_looked_at(
+def test_missing_files_of_a_folder_are_deleted_but_not_unreadable_ones(
     echo: Echo, api: ScriptedApi, tmp_path: Path
 ) -> None:
     docs = tmp_path / "docs"
@@ -422,7 +422,7 @@ def test_an_interrupted_run_says_how_far_it_came(
     assert "interrupted after 0 of 1 document; run the same command to continue" in shown.stderr
 
 
-def test_what_was_read_otherwise_than_meant_is_said(api: ScriptedApi, tmp_path: Path) -> None:
+def test_a_file_read_as_another_type_is_reported(api: ScriptedApi, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("def broken(:")
     result = {"source": "a.py", "status": "added", "chunks": 1, "problem": "not read as Python but as plain text"}
     api.on("POST /v1/documents", (200, {"documents": [result]}))

@@ -70,7 +70,7 @@ def test_one_incident_is_no_pair(api: ScriptedApi) -> None:
     assert run(api, "link", "t1").exit_code == 2
 
 
-def test_what_was_said_is_listed(api: ScriptedApi) -> None:
+def test_links_are_listed(api: ScriptedApi) -> None:
     api.on("GET /v1/links", (200, {"items": [PAIR], "next_cursor": None}))
     assert run(api, "links", "t1").stdout == "t1 is the same as t2 (ada, 2026-03-02): one certificate\n"
 

@@ -38,7 +38,7 @@ def test_a_list_says_which_project_it_shows_and_which_others_there_are(api: Scri
     assert named.stderr == ""
 
 
-def test_who_may_not_list_principals_is_told_the_project_alone(api: ScriptedApi) -> None:
+def test_without_the_right_to_list_principals_only_the_project_is_named(api: ScriptedApi) -> None:
     api.on("GET /v1/tasks", (200, {"items": [], "next_cursor": None}))
     api.on(PRINCIPALS, (403, {"title": "Forbidden", "status": 403, "code": "role"}))
     shown = CliRunner().invoke(app, ["tasks", *api.options()])

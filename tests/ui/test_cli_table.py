@@ -49,7 +49,7 @@ def test_an_id_is_whole_on_a_narrow_terminal_and_what_it_is_about_is_shown(name:
     assert "…" not in "".join(lines)
 
 
-def test_what_can_be_spared_is_left_out_in_order_and_only_when_it_must_be() -> None:
+def test_columns_are_dropped_in_order_and_only_when_needed() -> None:
     heads, rows = LISTS["tasks"]
     assert printed(table(heads, rows, "none"), 200)[0].split() == list(heads)
     assert printed(table(heads, rows, "none"), 92)[0].split() == ["submitted", "state", "kind", "task"]

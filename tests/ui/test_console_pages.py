@@ -197,7 +197,7 @@ async def test_costs_by_group_with_limits_that_are_set_and_removed(story: Story,
     await expect(page.get_by_text("No limit is set.")).to_be_visible()
 
 
-async def test_nothing_of_another_project_is_shown_by_its_id(story: Story, opened: Any) -> None:
+async def test_ids_of_another_project_show_nothing(story: Story, opened: Any) -> None:
     stranger = f"{story.project}-empty"
     for route, said in (
         (f"lineage/{path('job', 'ns/α', LOAD)}", "is not a known job"),

@@ -147,7 +147,7 @@ async def test_an_undone_merge_leaves_both_as_they_were(front: RunningFront) -> 
     assert [one.task_id for one in front.house.of_type(TaskOutcomeReported)] == ["t1"]
 
 
-async def test_what_is_not_the_same_is_kept_apart_by_the_report(front: RunningFront) -> None:
+async def test_a_report_links_different_attempts_as_different(front: RunningFront) -> None:
     await tasks(front, "t1")
     attempt(front, "a7", "past-7")
     body = {"outcome": "succeeded", "by": "something-else", "note": "unlocked the user", "not_same": ["a7"]}
@@ -177,7 +177,7 @@ async def test_the_cause_is_one_of_a_success(front: RunningFront, body: dict[str
     assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "by")
 
 
-async def test_who_may_correct(front: RunningFront) -> None:
+async def test_merging_needs_a_person_and_linking_the_right_to_report(front: RunningFront) -> None:
     await tasks(front, "t1", "t2")
     body = {"relation": "merged", "tasks": ["t1", "t2"]}
     async with front.as_principal("looker", "read") as looker, front.as_principal("bot", "read", "report") as bot:

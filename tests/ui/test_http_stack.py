@@ -114,7 +114,7 @@ async def test_a_decision_stream_resumes_where_it_was_left(http: httpx.AsyncClie
     assert seen[0].id > first.id  # type: ignore[operator]
 
 
-async def test_what_the_bus_brings_is_accepted_and_what_it_may_not_is_told_and_kept(
+async def test_tasks_from_the_bus_are_accepted_and_illegal_ones_are_rejected_and_kept(
     stack: Stack, http: httpx.AsyncClient, project: str, in_project: dict[str, str]
 ) -> None:
     task = subjects.of(SubmitTask.TYPE, project)

@@ -36,7 +36,7 @@ async def test_a_task_is_committed_when_202_is_answered(front: RunningFront) -> 
     assert looked.json() == task
 
 
-async def test_what_is_accepted_is_what_was_submitted(front: RunningFront) -> None:
+async def test_an_accepted_task_has_the_fields_that_were_submitted(front: RunningFront) -> None:
     body = BODY | {"systems": ["dns"], "target": {"paths": ["a.py"], "repo": "orders"}}
     body |= {
         "error_message": "no route",
@@ -52,7 +52,7 @@ async def test_what_is_accepted_is_what_was_submitted(front: RunningFront) -> No
 
 
 @pytest.mark.parametrize(("kind", "agent"), [("person", "human"), ("agent", "calling_llm"), ("system", "router")])
-async def test_who_submits_is_who_signs(front: RunningFront, kind: str, agent: str) -> None:
+async def test_the_submitter_signs_the_task(front: RunningFront, kind: str, agent: str) -> None:
     async with front.as_principal("somebody", "submit", kind=kind) as other:
         task = (await other.post("/v1/tasks", json=BODY)).json()
     assert front.house.line(task["task_id"])[0].agent == agent
@@ -140,7 +140,7 @@ async def test_a_wait_that_is_over_answers_202(front: RunningFront) -> None:
     assert (response.status_code, response.json()["state"]) == (202, "submitted")
 
 
-async def test_who_may_not_read_is_accepted_and_not_kept_waiting(front: RunningFront) -> None:
+async def test_a_submitter_without_read_is_answered_at_once(front: RunningFront) -> None:
     async with front.as_principal("airflow", "submit", kind="system") as airflow:
         response = await airflow.post("/v1/tasks", json=BODY | {"task_id": "t1"}, headers={"Prefer": "wait=30"})
         again = await airflow.post("/v1/tasks", json=BODY | {"task_id": "t1"})

@@ -191,7 +191,7 @@ def test_only_warnings_that_last_are_reported(fields: dict[str, Any], reported: 
 
 
 @pytest.mark.parametrize("strange", [None, [], "x", {"type": "Warning"}, {"metadata": [], "involvedObject": 3}])
-def test_what_is_no_event_is_none(strange: Any) -> None:
+def test_an_object_that_is_no_event_gives_none(strange: Any) -> None:
     assert cloud_event(strange, cluster="c", count=1) is None
     assert occurrences(strange) == 1
 
@@ -207,7 +207,7 @@ async def test_a_house_takes_a_report_once(front: RunningFront) -> None:
 # the watch
 
 
-def test_what_is_there_and_what_comes_is_reported_once(cluster: ScriptedCluster, played: ScriptedApi) -> None:
+def test_existing_and_new_events_are_reported_once(cluster: ScriptedCluster, played: ScriptedApi) -> None:
     played.on(HOOK, ACCEPTED)
     cluster.listed = [event(f"e-{number}") for number in range(5)]
     bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "300"}}}

@@ -101,7 +101,7 @@ def test_a_recovery_that_was_only_observed_is_not_called_the_fix() -> None:
     assert "**Not recorded:** whether it was the cause of the recovery" in text
 
 
-def test_what_was_only_tried_in_shadow_is_left_out() -> None:
+def test_shadow_attempts_are_left_out_of_drafts() -> None:
     assert "thing 1" not in draft(records(attempt(1, "succeeded", shadow=True)), DraftForm.RUNBOOK)
 
 
