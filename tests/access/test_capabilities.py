@@ -208,7 +208,7 @@ def test_a_block_that_says_more_than_attenuations_do_is_refused(block: str) -> N
     assert refusal(token, Access("attempts", "append")) == "malformed"
 
 
-def test_facts_of_an_appended_block_would_not_be_believed_either(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forged_facts_of_an_appended_block_grant_no_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second fence: what biscuit makes of a forged block when the first lets it through."""
     monkeypatch.setattr(capabilities, "_ATTENUATION", re.compile(r"[\s\S]*"))
     forged = 'grant(hex:00, "{}"); grant($r, "{}") <- grant($r, $g); store("attempts"); operation("append"); time(0);'

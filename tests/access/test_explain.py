@@ -34,7 +34,7 @@ async def test_a_refusal_is_explained_by_its_id(house: House, project: str) -> N
 
 
 @pytest.mark.parametrize("how", ["query", "permanent"])
-async def test_queries_and_bad_requests_have_one_too(house: House, project: str, how: str) -> None:
+async def test_refusals_of_queries_and_invalid_requests_have_an_id_too(house: House, project: str, how: str) -> None:
     if how == "query":
         refused = await house.refusal("manager", house.standing(project), "grant", Get(store="tasks", id="t"))
     else:

@@ -103,15 +103,13 @@ async def theirs(house: House, project: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     "illegal", ["../../x", "..", "./x", "", " x", "x\n", "a\x00b", "a\x1b[2Jb", "a\u2028b", "x" * 4096]
 )
-async def test_a_record_whose_id_is_no_name_is_not_kept(house: House, project: str, illegal: str) -> None:
+async def test_a_record_with_an_illegal_id_is_refused(house: House, project: str, illegal: str) -> None:
     write = Write(store="submissions", id=illegal, body={})
     refusal = await house.refusal("router", house.standing(project), "invalid", writes=(write,))
     assert [problem.field for problem in refusal.problems] == ["writes.submissions.id"]
 
 
-async def test_a_foreign_id_is_answered_as_one_that_nobody_has(
-    house: House, project: str, theirs: dict[str, str]
-) -> None:
+async def test_a_foreign_id_is_answered_like_an_unknown_one(house: House, project: str, theirs: dict[str, str]) -> None:
     async with house.superuser() as connection:
         at = f"SELECT commit_id::text FROM records WHERE project = '{project}-b' AND store = 'tasks'"
         commit = await connection.fetchval(at)
@@ -142,7 +140,7 @@ async def test_a_foreign_id_is_answered_as_one_that_nobody_has(
         assert (await house.report(project, proof))["leaves"] == []
 
 
-async def test_a_foreign_record_is_changed_and_deleted_as_one_that_nobody_has(
+async def test_changes_of_a_foreign_record_are_answered_like_those_of_an_unknown_one(
     house: House, project: str, theirs: dict[str, str]
 ) -> None:
     manager = await house.routed(project, "t-9")
@@ -176,7 +174,7 @@ def blank(told: Any, name: str) -> Any:
     return json.loads(json.dumps(told).replace(name, "?"))
 
 
-async def test_a_name_that_is_like_anothers_finds_nothing(house: House, project: str) -> None:
+async def test_lookalikes_of_an_id_find_nothing(house: House, project: str) -> None:
     mine = await fill_project(house, project)
     for store, one in mine.items():
         for name in (*NAMES, *like(one)):
@@ -204,7 +202,7 @@ async def test_a_value_that_is_no_text_matches_itself_alone(house: House, projec
         assert not any(each.items for each in found.found), (store, where)
 
 
-async def test_a_project_like_anothers_holds_nothing_of_it(house: House, project: str) -> None:
+async def test_lookalikes_of_a_project_hold_none_of_its_records(house: House, project: str) -> None:
     mine = await fill_project(house, project)
     for name in (*NAMES, *like(project), None):
         try:
@@ -224,7 +222,7 @@ async def test_a_project_like_anothers_holds_nothing_of_it(house: House, project
 @pytest.mark.parametrize(
     "store", [*NAMES, "Tasks", "tasks ", "tasks\n", "t\u0430sks", "records", "records;--", "tasks,plans"]
 )
-async def test_a_store_that_is_none_is_refused(house: House, project: str, store: str) -> None:
+async def test_an_unknown_store_is_refused(house: House, project: str, store: str) -> None:
     for query in (Get(store=store, id="t-1"), List(store=store), VectorSearch(store=store, text="a")):
         await house.refusal("router", house.standing(project), "store", query)
     await house.refusal("router", house.standing(project), "store", writes=(Write(store=store, id="x", body={}),))

@@ -115,14 +115,14 @@ def test_a_key_that_holds_a_secret_is_named_nowhere() -> None:
 
 
 class TestFingerprints:
-    def test_are_keyed_short_and_the_same_for_the_same_value(self) -> None:
+    def test_fingerprints_are_keyed_short_and_equal_for_equal_values(self) -> None:
         one, other = (Fingerprints([SigningKey.generate(1)]) for _ in range(2))
         assert one.of("a") == one.of("a")
         assert one.of("a") != one.of("b")
         assert one.of("a") != other.of("a")
         assert len(one.of("a")) == 16
 
-    def test_of_an_older_key_are_recognised_after_a_change_of_keys(self) -> None:
+    def test_fingerprints_of_an_older_key_are_recognised(self) -> None:
         old, new = SigningKey.generate(1), SigningKey.generate(2)
         known = frozenset({Fingerprints([old]).of("a")})
         assert Fingerprints([new, old]).matches("a", known)

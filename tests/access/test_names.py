@@ -76,7 +76,7 @@ def test_a_redacted_name_holds_no_secret_and_is_stable() -> None:
             assert not has_secret(f"The job {name} failed; see {name}.")
 
 
-def test_one_who_reads_it_cannot_try_values_without_the_key() -> None:
+def test_a_fingerprint_depends_on_the_key() -> None:
     other = redact_name(KEY, lambda value: hmac.new(b"another key", value.encode(), "sha256").hexdigest()[:16])
     assert other != redacted(KEY)
 
@@ -150,7 +150,7 @@ def test_fields_that_nobody_knows_are_named_when_their_names_are_harmless() -> N
     )
 
 
-def test_of_a_body_all_but_its_texts_is_kept_as_names_are() -> None:
+def test_all_fields_of_a_body_but_its_texts_are_redacted_as_names() -> None:
     body = {"text": KEY, "job": {"name": KEY, "n": 4111111111111111}, "owners": [KEY, "etl"], "facts": {KEY: True}}
     tag = f"[redacted:aws_access_key:{fingerprint(KEY)}]"
     copy, changed = redact_body_names(body, ("text",), fingerprint)

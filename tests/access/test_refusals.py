@@ -31,7 +31,7 @@ def earlier(house: House) -> frozenset[str]:
 
 
 class TestStoresAndMessages:
-    async def test_a_store_that_is_not_ones_own_is_not_written_or_read(self, house: House, project: str) -> None:
+    async def test_stores_outside_the_policy_cannot_be_written_or_read(self, house: House, project: str) -> None:
         developer = house.delivery(await house.delegated(project, "t-1"))
         for store in ("tasks", "principals", "plans", "edges", "nothing", "tasks "):
             new = Write(store=store, id="x", body={})
@@ -44,7 +44,7 @@ class TestStoresAndMessages:
             await house.refusal("developer", developer, "store", Get(store="tasks", id="t-1"), List(store=store))
             await house.refusal("developer", developer, "store", VectorSearch(store=store, text="x"))
 
-    async def test_a_message_that_is_not_ones_own_is_not_sent(self, house: House, project: str) -> None:
+    async def test_messages_outside_the_policy_cannot_be_sent(self, house: House, project: str) -> None:
         developer = house.delivery(await house.delegated(project, "t-1"))
         for name in (ROUTED, DELEGATED, "counterpoint.task.submit.v1", "counterpoint.lineage.event.v1", "nothing"):
             await house.refusal(
@@ -208,9 +208,7 @@ class TestSteps:
 
 class TestCitations:
     @pytest.mark.parametrize("where", ["sources", "findings"])
-    async def test_only_what_was_read_is_cited_at_the_version_that_was_read(
-        self, house: House, project: str, where: str
-    ) -> None:
+    async def test_citations_need_a_read_of_that_version(self, house: House, project: str, where: str) -> None:
         developer = house.delivery(await house.delegated(project, "t-1"))
 
         def citing(store: str, record: str, version: int) -> Outgoing:
@@ -264,7 +262,7 @@ class TestUnreadable:
             assert reply.refusal is not None
             assert reply.refusal.code == "invalid"
 
-    async def test_it_leaves_a_leaf_too(self, house: House) -> None:
+    async def test_an_unreadable_request_leaves_a_leaf(self, house: House) -> None:
         leaves = "SELECT count(*) FROM audit WHERE kind = 'refusal'"
         async with house.superuser() as connection:
             before = await connection.fetchval(leaves)

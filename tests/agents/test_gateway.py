@@ -53,7 +53,7 @@ class TestCalls:
             "counterpoint_llm_cost_usd_total", {"project": project, "model": PRICED}
         ) == pytest.approx(float(cost))
 
-    async def test_an_unknown_price_is_said_to_be_unknown(
+    async def test_an_unknown_price_is_recorded_as_unknown(
         self, listening: tuple[str, ModelGateway], memory: Memory, house: House, project: str
     ) -> None:
         asking = client(listening[0], UNPRICED)
@@ -77,7 +77,7 @@ class TestCalls:
             ("no provider at all", "unknown"),
         ],
     )
-    async def test_only_a_price_that_is_written_down_is_one(self, model: str, usd: Any) -> None:
+    async def test_only_a_listed_price_counts(self, model: str, usd: Any) -> None:
         output = 0 if model in (EMBEDDING, "bedrock/us.twelvelabs.marengo-embed-2-7-v1:0") else 100
         assert (await ModelProvider(1, 60).estimate(model, 1000, output)).usd == usd
 

@@ -95,7 +95,7 @@ class TestProviders:
             await generated(asking, memory, "k")
         assert (await call(house, memory, "k"))["state"] == "released"
 
-    async def test_one_that_does_not_answer_in_time_counts_at_the_estimate(
+    async def test_a_provider_timeout_is_settled_at_the_estimate(
         self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
     ) -> None:
         outside.hold.clear()
@@ -130,7 +130,7 @@ class TestProviders:
         assert taken == 1
         assert (await call(house, memory, "k"))["state"] == "unknown"
 
-    async def test_an_answer_that_is_none_is_an_unknown_outcome(
+    async def test_a_malformed_answer_is_an_unknown_outcome(
         self, asking: Gateway, memory: Memory, outside: World
     ) -> None:
         outside.answers = [JSONResponse({"object": "list", "data": [], "model": "m", "usage": {"prompt_tokens": 1,

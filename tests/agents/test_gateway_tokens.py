@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("litellm")  # its import takes seconds
 
 
 class TestTokens:
-    async def test_one_that_memory_has_not_made_is_refused(
+    async def test_a_forged_token_is_refused(
         self, listening: tuple[str, ModelGateway], memory: Memory, outside: World
     ) -> None:
         held = await memory.gateway_token("model")
@@ -36,7 +36,7 @@ class TestTokens:
             assert answer.json()["error"]["code"] in codes, answer.text
         assert not outside.seen
 
-    async def test_one_that_memory_has_made_for_something_else_is_refused(
+    async def test_a_token_for_another_purpose_is_refused(
         self, listening: tuple[str, ModelGateway], memory: Memory, outside: World, house: House
     ) -> None:
         grant = unverified_grant(await memory.gateway_token("model"))
@@ -58,7 +58,7 @@ class TestTokens:
         assert (answer.status_code, answer.json()["error"]["code"]) == (401, "audience")
         assert not outside.seen
 
-    async def test_the_call_of_a_forged_one_is_not_that_of_another_with_its_key(
+    async def test_a_forged_token_gets_no_outcome_of_another_call_with_its_key(
         self, listening: tuple[str, ModelGateway], memory: Memory, door: Door
     ) -> None:
         held = await memory.gateway_token("model")
@@ -83,7 +83,7 @@ class TestTokens:
         assert (await call).status_code == 200
         assert (await attack).status_code == 401
 
-    async def test_a_forged_one_is_refused_before_its_body_has_arrived(
+    async def test_a_forged_token_is_refused_before_the_body_has_arrived(
         self, listening: tuple[str, ModelGateway], memory: Memory
     ) -> None:
         forged = mint(Keyring((SigningKey.generate(1),)), unverified_grant(await memory.gateway_token("model")))

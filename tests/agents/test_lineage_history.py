@@ -75,7 +75,7 @@ async def test_a_part_that_is_opened_by_the_grace_of_its_whole_has_its_own_histo
     assert facts(house.tasks[-1])[1] == before.task_id
 
 
-async def test_a_whole_of_which_no_part_is_heard_is_asked_for_when_its_grace_is_over() -> None:
+async def test_a_failed_dag_without_a_failed_task_becomes_a_task_after_the_grace() -> None:
     house = House(limits=PATIENT)
     await house.take([flow(0, "FAIL")[-1]])
     assert house.tasks == []
@@ -92,7 +92,7 @@ async def test_another_error_of_the_job_is_the_first_time_and_names_the_last_inc
     assert facts(now)[1] == before.task_id
 
 
-async def test_a_try_that_a_further_one_put_right_is_no_time_it_failed() -> None:
+async def test_a_retry_that_worked_does_not_count_as_a_failure() -> None:
     house = House(limits=PATIENT)
     await house.take([*flow(0, "FAIL", "COMPLETE"), *flow(1, "FAIL", "FAIL")])
     (task,) = house.tasks

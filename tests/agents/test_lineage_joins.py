@@ -126,7 +126,7 @@ async def test_parts_of_a_merged_incident_follow_it_into_the_root(first: str) ->
 
 
 @pytest.mark.parametrize("named", ["task-1", "incident-0"])
-async def test_a_word_on_what_lineage_does_not_have_changes_nothing(named: str) -> None:
+async def test_a_merge_of_an_unknown_incident_changes_nothing(named: str) -> None:
     house = House(limits=PATIENT)
     whole, _ = await two(house)
     before = house.incidents
@@ -134,7 +134,7 @@ async def test_a_word_on_what_lineage_does_not_have_changes_nothing(named: str) 
     assert house.incidents == before
 
 
-async def test_of_a_merge_and_its_undoing_at_the_same_moment_the_later_word_stays() -> None:
+async def test_an_undo_that_overtakes_its_merge_wins() -> None:
     house = House(limits=PATIENT)
     whole, part = await two(house)
     merged = house.merged(whole, part)
@@ -221,7 +221,7 @@ async def test_words_and_events_in_any_order_leave_the_reference_s_incidents_and
 
 @pytest.mark.parametrize("undone", [False, True], ids=["merge", "undo"])
 @pytest.mark.parametrize("answered", [False, True], ids=["before memory has it", "after"])
-async def test_a_word_at_whose_await_lineage_dies_has_the_effects_of_one(undone: bool, answered: bool) -> None:
+async def test_a_merge_during_which_lineage_is_killed_has_one_effect(undone: bool, answered: bool) -> None:
     async def lived(dies_at: int | None) -> tuple[Mortal, int]:
         house = Mortal(limits=PATIENT)
         whole, part = await two(house)

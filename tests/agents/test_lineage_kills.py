@@ -81,7 +81,7 @@ def final_state(house: House) -> tuple[Any, ...]:
     ids=["opening", "opening of a part", "opening of a root", "joining", "closing"],
 )
 @pytest.mark.parametrize("answered", [False, True], ids=["before memory has it", "after"])
-async def test_an_event_at_whose_await_lineage_dies_has_the_effects_of_one(
+async def test_an_event_during_which_lineage_is_killed_has_one_effect(
     before: list[dict[str, Any]], last: dict[str, Any], answered: bool
 ) -> None:
     async def lived(dies_at: int | None) -> tuple[Mortal, int]:

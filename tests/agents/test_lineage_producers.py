@@ -106,7 +106,7 @@ async def test_a_model_without_an_error_takes_the_message_of_its_result() -> Non
     assert house.tasks[0].error_message == BINDER
 
 
-async def test_a_model_of_which_nothing_says_the_error_names_what_to_switch_on() -> None:
+async def test_a_model_failure_without_an_error_names_the_option_to_switch_on() -> None:
     """The events of `dbt-ol` without its structured logs: neither a part nor the whole holds an error."""
     name, more = "shop.main.shop.fct_revenue", {"parent": ("dbt-run-shop", "f"), "flow": "f"}
     house = House()

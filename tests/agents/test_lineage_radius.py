@@ -40,7 +40,7 @@ def named(name: str) -> Node:
 
 
 @pytest.mark.parametrize("name", expected())
-def test_data_downstream_is_what_was_computed_for_every_job(name: str) -> None:
+def test_data_downstream_equals_the_expected_sets(name: str) -> None:
     edges, owned = SETS[name]
     per_job = expected()[name]["per_job"]
     for job_name, want in per_job.items():

@@ -134,7 +134,7 @@ async def test_an_answer_that_was_cut_is_asked_for_alone() -> None:
     assert memory.requests == [(one, listed), (listed,)]
 
 
-async def test_all_who_ask_hear_that_nobody_answers() -> None:
+async def test_a_failed_request_fails_every_query_of_its_batch() -> None:
     house = House()
     house.away = True
     reads = QueryBatcher(house.memory())

@@ -287,7 +287,7 @@ def test_a_project_may_differ() -> None:
 
 
 @pytest.mark.parametrize("spend", [False, True])
-def test_a_task_whose_approval_has_no_record_any_more_does_not_wait_for_ever(spend: bool) -> None:
+def test_a_task_whose_approval_record_is_gone_stops_waiting(spend: bool) -> None:
     house = House(approvals=ASKING)
     house.route(**({"budget": {"tokens": 10}} if spend else {}))
     if spend:

@@ -179,7 +179,7 @@ def test_a_fixed_run_closes_the_task_while_the_developer_works() -> None:
     assert house.developer("proposed", given=under_way) == "stale"
 
 
-def test_an_outcome_of_an_attempt_that_never_was_is_late() -> None:
+def test_an_outcome_of_an_unknown_attempt_is_late() -> None:
     house = proposed()
     house.outcome("succeeded", attempt=7)
     assert (house.task().state, house.line()[-1].kind) == ("input_required", "late")

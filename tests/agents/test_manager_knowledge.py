@@ -227,7 +227,7 @@ def test_a_task_resumes_by_itself_three_times_at_most() -> None:
         ("memory", ("chunks",)),
     ],
 )
-def test_other_changes_do_nothing(service: str, stores: tuple[str, ...]) -> None:
+def test_unrelated_changes_do_nothing(service: str, stores: tuple[str, ...]) -> None:
     house = stopped()
     before = len(house.log), dict(house.records)
     house.deliver_changes(service, stores)
@@ -263,7 +263,7 @@ def test_the_band_rises_only_into_a_higher_one(before: float, after: float) -> N
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(1, 60))
-def test_all_of_one_slot_is_reassessed_at_one_moment(first_ms: int, second_ms: int, slot_s: int) -> None:
+def test_reassessments_of_one_slot_are_due_at_one_time(first_ms: int, second_ms: int, slot_s: int) -> None:
     bounds = TaskLimits(reassess_s=slot_s)
     first, second = (START + timedelta(milliseconds=ms) for ms in (first_ms, second_ms))
     due = [next_reassessment(moment, bounds) for moment in (first, second)]

@@ -239,7 +239,7 @@ async def test_an_erasure_takes_the_answers_of_the_model_too(
         ),
     ],
 )
-async def test_an_order_in_a_document_makes_nobody_an_owner(
+async def test_an_instruction_in_a_document_creates_no_owner(
     reader: Reader, house: House, outside: World, project: str, hostile: str, answers: str
 ) -> None:
     outside.text = model_reply({**OWNS, "subject": "alice", "span": answers}, OWNS)

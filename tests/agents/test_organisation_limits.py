@@ -179,7 +179,7 @@ async def test_a_limit_in_dollars_refuses_a_model_without_a_price(
     assert not outside.seen
 
 
-async def test_a_new_period_begins_at_nothing(asking: Gateway, door: Door, projects: list[str]) -> None:
+async def test_a_new_period_begins_at_zero(asking: Gateway, door: Door, projects: list[str]) -> None:
     memory = await working(door, projects[0], "t-1")
     await limit(door.house, projects, tokens=10**6, period="day")
     await generated(asking, memory, "k", max_tokens=20)

@@ -283,7 +283,7 @@ async def test_question_alone_proves_nothing_about_the_failure_that_it_is_asked_
     assert shelf.worked().outcome == "stopped"
 
 
-async def test_could_not_look_is_not_nothing_found() -> None:
+async def test_a_refused_step_is_an_error_and_not_an_empty_result() -> None:
     shelf = book(OWNED)
     shelf.refuses = lambda commit: Permanent("invalid") if commit.step == "00-route" else None
     with pytest.raises(Permanent):

@@ -110,7 +110,7 @@ class TestFollowing:
         assert looked.also == ("And when does it run?",)
         assert "Who owns finance_daily?" in looked.why
 
-    def test_it_goes_back_to_one_that_can_be_understood_alone(self) -> None:
+    def test_a_follow_up_goes_back_to_a_question_that_stands_alone(self) -> None:
         turns = ("Who owns orders?", "Who owns finance_daily?", "And when does it run?", "And who reads it?")
         looked = search_query_of(turns[-1], earlier_questions(summary(*turns), turns[-1]))
         assert looked.text == "Who owns finance_daily? And when does it run? And who reads it?"
@@ -127,7 +127,7 @@ class TestFollowing:
             == "finance_daily failed Who owns it?"
         )
 
-    def test_its_own_turn_and_later_ones_are_none_before_it(self) -> None:
+    def test_only_turns_before_its_own_are_earlier_questions(self) -> None:
         turns = summary("Who owns orders?", "And who reads it?", "When are plants watered?")
         assert earlier_questions(turns, "And who reads it?") == ("Who owns orders?",)
         assert earlier_questions(summary("And who reads it?"), "And who reads it?") == ()
@@ -141,7 +141,7 @@ class TestFollowing:
         long = "And why does it " + "so " * 200 + "fail?"
         assert earlier_questions(summary("Who owns orders?", long), long) == ("Who owns orders?",)
 
-    def test_one_that_begins_as_another_is_not_that(self) -> None:
+    def test_a_turn_with_the_same_beginning_is_another_turn(self) -> None:
         turns = summary("Who owns it", "Who owns it now")
         assert earlier_questions(turns, "Who owns it now") == ("Who owns it",)
 
@@ -193,7 +193,7 @@ class TestRewrite:
     @example("word " * 3_000 + "?", [])
     @example("a" + " " * 15_000 + "b?", [])
     @example("Hi. " * 4_000, [])
-    def test_it_is_never_empty_never_long_and_never_what_was_asked(self, question: str, texts: list[str]) -> None:
+    def test_a_rewrite_is_bounded_not_empty_and_new(self, question: str, texts: list[str]) -> None:
         found = tuple(hit(text, n) for n, text in enumerate(texts))
         before = search_query_of(question, ())
         known = [before]
@@ -320,7 +320,7 @@ class TestWritten:
     def test_no_answer_is_declined(self, said: str) -> None:
         assert draft_of_model(said, FOUND, "m").declined
 
-    def test_an_answer_about_no_answer_is_one(self) -> None:
+    def test_a_sentence_about_no_answer_is_not_a_refusal(self) -> None:
         assert not draft_of_model(
             "When there is no answer within 15 minutes, call the duty manager [1].", FOUND, "m"
         ).declined
@@ -345,7 +345,7 @@ class TestWritten:
             assert citations
 
     @given(st.lists(st.sampled_from([PAGER, OWNER]), min_size=1, max_size=3), st.text(max_size=80))
-    def test_quotes_are_always_borne_out(self, texts: list[str], question: str) -> None:
+    def test_quotes_are_always_supported(self, texts: list[str], question: str) -> None:
         found = tuple(hit(text, n, start=7 * n) for n, text in enumerate(texts))
         for draft in (draft_of_quotes(QuestionHits(question, found), 0.5), draft_of_passages(found)):
             assert draft.sentences
@@ -372,7 +372,7 @@ class TestSpans:
         assert not verdict.supported
         assert (verdict.problem or "").startswith("its quote does not match")
 
-    def test_a_number_that_is_no_citation_is_none(self) -> None:
+    def test_a_citation_of_a_missing_passage_is_a_problem(self) -> None:
         draft = Draft(sentences=(Sentence(text=PAGER, rests_on=(3,)),), citations=self.draft.citations)
         assert verdicts_of(draft, FOUND)[0].problem == "cites a passage that does not exist"
 

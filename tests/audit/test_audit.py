@@ -119,7 +119,7 @@ class TestTampering:
             ("audit_head", "UPDATE audit_head SET position = position - 1"),
         ],
     )  # fmt: skip
-    async def test_it_is_found(self, house: House, told: str, table: str, statement: str) -> None:
+    async def test_tampering_is_found(self, house: House, told: str, table: str, statement: str) -> None:
         async with tampered(house, told, table, statement):
             report = await house.verify(told)
             assert not report["ok"]

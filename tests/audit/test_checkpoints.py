@@ -101,7 +101,7 @@ ENEMIES = (edit, delete, swap, swap_and_rehash, truncate, rewrite, roll_back, fo
 
 class TestTampering:
     @pytest.mark.parametrize("enemy", ENEMIES)
-    async def test_it_is_found_by_what_was_exported(self, log: Log, enemy: object) -> None:
+    async def test_tampering_is_found_by_the_exported_checkpoints(self, log: Log, enemy: object) -> None:
         """By the running process, and by one that starts afterwards."""
         assert (await log.verify())["broken"] == []
         await enemy(log)  # type: ignore[operator]
@@ -114,7 +114,7 @@ class TestTampering:
         return await log.verify()
 
     @pytest.mark.parametrize("enemy", [rewrite, truncate, swap_and_rehash])
-    async def test_without_the_export_nothing_would_be_found(self, log: Log, enemy: object) -> None:
+    async def test_tampering_is_not_found_without_the_export(self, log: Log, enemy: object) -> None:
         """Without the export the same attack is not found."""
         await enemy(log)  # type: ignore[operator]
         log.file.path.unlink()
@@ -247,7 +247,7 @@ class TestTheExport:
         await log.sign()
         assert await log.signed() == whole
 
-    async def test_a_forged_note_is_one(self, log: Log) -> None:
+    async def test_a_forged_note_is_reported(self, log: Log) -> None:
         forged = log.file.path.read_text().replace(f"\n{(await log.signed())[0].size}\n", "\n1\n")
         log.file.path.write_text(log.file.path.read_text() + forged)
         report = await log.verify()
@@ -258,7 +258,7 @@ class TestTheExport:
         log.file.path.write_text(log.file.path.read_text() + other.note)
         assert (await log.verify())["ok"]
 
-    async def test_a_copy_that_somebody_kept_is_compared_too(self, log: Log) -> None:
+    async def test_a_copy_of_the_checkpoints_is_compared(self, log: Log) -> None:
         kept = log.file.path.read_text()
         assert (await log.verify(checkpoints=kept))["ok"]
         await rewrite(log)
@@ -294,7 +294,7 @@ class TestErasure:
         assert not (await log.verify())["ok"]
 
 
-async def test_of_other_projects_an_auditor_sees_hashes(log: Log) -> None:
+async def test_an_auditor_sees_only_hashes_of_other_projects(log: Log) -> None:
     await log.house.delegated("billing", "t-9")
     listed = await log.house.report("billing", AuditLeaves())
     own = [leaf for leaf in listed["items"] if "body" in leaf]

@@ -69,7 +69,7 @@ def leaves_refused(content: bytes, notes: str, key: str = AUDIT_KEY.public) -> b
     return refused(lambda: VERIFIER.check_leaves(io.StringIO(content.decode()), notes, key))
 
 
-def test_it_needs_the_standard_library_alone() -> None:
+def test_the_script_imports_the_standard_library_only() -> None:
     names = {
         alias.name
         for node in ast.walk(ast.parse(SCRIPT.read_text()))
@@ -80,7 +80,7 @@ def test_it_needs_the_standard_library_alone() -> None:
     assert not [node for node in ast.walk(ast.parse(SCRIPT.read_text())) if isinstance(node, ast.ImportFrom)]
 
 
-def test_it_says_yes_and_no_as_a_program(given_out: Given, tmp_path: Path) -> None:
+def test_the_script_exits_with_its_verdict(given_out: Given, tmp_path: Path) -> None:
     proofs, leaves, notes = given_out
     (tmp_path / "proofs.json").write_text(json.dumps({"ok": True, "proofs": json.loads(proofs)}))
     (tmp_path / "leaves.jsonl").write_bytes(leaves)

@@ -94,7 +94,7 @@ async def test_other_load_takes_slots_too() -> None:
     await waiting
 
 
-async def test_a_project_behind_the_backlog_of_another_is_the_next_but_one(house: SmallHouse) -> None:
+async def test_a_project_behind_the_backlog_of_another_waits_at_most_one_turn(house: SmallHouse) -> None:
     service, busy, other = house.service("router", workers=4), project(), project()
     heard: list[str] = []
     go = asyncio.Event()

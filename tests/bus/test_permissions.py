@@ -86,7 +86,7 @@ async def test_a_service_gets_its_own_deliveries_and_no_others(bus: Bus) -> None
                 await developer.request(f"$JS.API.{subject}", request, timeout=0.2)
 
 
-async def test_one_may_look_at_ones_project_as_it_happens_and_at_no_other(bus: Bus) -> None:
+async def test_an_observer_sees_live_messages_of_its_own_project_only(bus: Bus) -> None:
     async with login(bus.port, "observer", bus.passwords["observer"]) as observer:
         await observer.listen(f"live.*.{MINE}.>")
         async with await bus.client("memory") as memory:

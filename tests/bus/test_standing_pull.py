@@ -101,7 +101,7 @@ async def test_no_more_is_asked_for_than_there_is_room(lone: Bus) -> None:
     assert developer.asked == [3]
 
 
-async def test_one_message_is_taken_where_there_is_no_room_so_that_somebody_can_wait_for_some(lone: Bus) -> None:
+async def test_a_pull_without_room_takes_one_message(lone: Bus) -> None:
     await publish(lone, 2)
     async with pulling(lone, room=0) as (_, pull):
         assert len(await pull.fetch(50, LONG_S)) == 1

@@ -87,7 +87,7 @@ def item(record_id: str, **changes: Any) -> Item:
     return Item(store="attempts", id=record_id, project="orders", version=3, body=body, **stamps)
 
 
-def test_of_several_records_the_one_that_cannot_be_read_is_left_out_and_counted() -> None:
+def test_an_unreadable_record_is_left_out_and_counted() -> None:
     before = UNREADABLE.labels("attempts")._value.get()
     items = [item("a-1"), item("a-2", tried=["no", "text"]), item("a-3")]
     assert [body.attempt_id for body in records(items, Attempt)] == ["a-1", "a-3"]

@@ -167,7 +167,7 @@ def test_the_last_commit_is_what_a_work_tree_is_compared_with(tmp_path: Path) ->
     assert [one.field for one in compat.breaks(committed, compat.read(folder))] == ["text"]
 
 
-def test_not_being_able_to_look_is_not_finding_nothing(tmp_path: Path) -> None:
+def test_unreadable_schemas_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError):
         compat.committed(tmp_path)
     with pytest.raises(FileNotFoundError):

@@ -111,7 +111,7 @@ def test_an_option_comes_before_its_variable_and_a_variable_before_the_default()
 
 
 @pytest.mark.parametrize("text", ["x", "-1", "65536", "8484.0", "٣"])
-def test_a_port_that_is_none_is_refused_by_the_name_of_its_variable(text: str) -> None:
+def test_an_invalid_port_is_refused_by_the_name_of_its_variable(text: str) -> None:
     with pytest.raises(Permanent, match="COUNTERPOINT_LINEAGE_PORT"):
         listen_addresses({"COUNTERPOINT_LINEAGE_PORT": text})
 

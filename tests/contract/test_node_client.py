@@ -72,7 +72,7 @@ async def test_a_task_of_the_client_lands_in_the_intake(
     assert isinstance(parse(inbound.type, inbound.body), SubmitTask)
 
 
-async def test_it_prints_what_became_of_its_task_and_of_no_other(
+async def test_the_client_prints_the_end_of_its_own_task_only(
     node_client: NodeClient, bus: Bus, memory: Client
 ) -> None:
     process = await run(node_client.command("binary"), bus.environment("publisher"), TASK | {"task_id": "ours-1"})
@@ -95,7 +95,7 @@ async def test_it_prints_what_became_of_its_task_and_of_no_other(
     assert end["data"]["findings"]["citations"]
 
 
-async def test_it_says_so_when_no_end_comes_in_time(node_client: NodeClient, bus: Bus) -> None:
+async def test_the_client_exits_with_3_when_no_end_comes_in_time(node_client: NodeClient, bus: Bus) -> None:
     environment = bus.environment("publisher") | {"WAIT_S": "0.2"}
     code, lines, _ = await finish(await run(node_client.command("bare"), environment, TASK))
     assert code == 3

@@ -147,7 +147,7 @@ async def test_the_database_of_another_house_is_refused(
     assert postgres.run("SELECT rolpassword FROM pg_authid WHERE rolname = 'counterpoint_memory'") == before
 
 
-async def test_a_login_that_is_no_superuser_is_refused(
+async def test_a_login_without_superuser_is_refused(
     postgres: OtherPostgres, configure: Configure, tmp_path: Path
 ) -> None:
     configure("COUNTERPOINT_POSTGRES_URL", ADMINISTRATOR.format(port=postgres.port))

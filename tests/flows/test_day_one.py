@@ -75,7 +75,7 @@ def desk(stack: Stack, http: httpx.AsyncClient, project: str) -> Desk:
     return Desk(stack, http, project)
 
 
-async def test_past_incidents_are_what_the_first_task_of_an_empty_project_goes_by(desk: Desk, tmp_path: Path) -> None:
+async def test_past_incidents_decide_the_first_task_of_an_empty_project(desk: Desk, tmp_path: Path) -> None:
     before = await desk.troubleshoot(7)
     assert before["state"] == "input_required"
     assert before["waiting_for"] != "outcome"

@@ -25,7 +25,7 @@ async def uploaded(house: House, project: str, text: str) -> PutReply:
     return PutReply.model_validate_json(await house.door.put("router", whole.model_dump_json().encode()))
 
 
-async def test_it_is_kept_but_nobody_finds_it_until_it_is_released(house: House, project: str) -> None:
+async def test_a_quarantined_document_is_kept_and_not_found_until_its_release(house: House, project: str) -> None:
     (first,) = await ingested(house, project, document("# Client\n\nIt has a setting.\n"))
     assert (first.status, first.chunks) == ("added", 1)
     (held,) = await ingested(house, project, document(GUIDE))
@@ -47,7 +47,7 @@ async def test_it_is_kept_but_nobody_finds_it_until_it_is_released(house: House,
     assert "quarantined" not in (record or {})
 
 
-async def test_its_text_is_kept_as_a_blob(house: House, project: str) -> None:
+async def test_the_text_of_a_quarantined_document_is_kept_as_a_blob(house: House, project: str) -> None:
     await ingested(house, project, document(GUIDE))
     record, _, _ = await stored_document(house, project)
     blob = Blob.model_validate((record or {})["blob"])

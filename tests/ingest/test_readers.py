@@ -252,7 +252,7 @@ class TestNotebook:
         assert chunk(found.text, "notebook").chunks[0].context == "Load"
 
     @pytest.mark.parametrize("given", ["{", "[]", "{}", '{"cells": 1}', "[" * 100_000])
-    def test_that_is_none_is_refused(self, given: str) -> None:
+    def test_without_the_form_of_a_notebook_is_refused(self, given: str) -> None:
         assert refused("lab.ipynb", given)[1].startswith("is not a notebook: ")
 
     def test_with_what_is_no_cell_and_half_a_character_is_what_is_left_of_it(self) -> None:

@@ -86,7 +86,7 @@ async def test_a_source_is_gone_from_every_table_with_what_rests_on_it(house: Ho
     assert [each.body["text"] for each in found.items] == [GOOD]
 
 
-async def test_a_task_is_gone_and_the_proofs_hold(house: House, project: str) -> None:
+async def test_an_erased_task_is_gone_and_the_proofs_hold(house: House, project: str) -> None:
     task, other = new_id(), new_id()
     learned = await learn(house, project, task, searches=False)
     others = await learn(house, project, other, searches=False)
@@ -107,7 +107,7 @@ async def test_a_task_is_gone_and_the_proofs_hold(house: House, project: str) ->
         assert await connection.fetchval(referring, project, task) == 0
 
 
-async def test_a_whole_project_is_gone_and_no_other(house: House, project: str) -> None:
+async def test_an_erased_project_is_gone_and_no_other(house: House, project: str) -> None:
     document = await ingest(house, project, f"{GOOD} {MARK}")
     await ingest(house, f"{project}-b", f"{GOOD} {MARK}")
     learned = await learn(house, project, new_id())
@@ -122,7 +122,7 @@ async def test_a_whole_project_is_gone_and_no_other(house: House, project: str) 
     assert (await house.answer("router", house.standing(project, principal=PERSON), SEARCH)).items
 
 
-async def test_the_past_says_what_is_gone(house: House, project: str) -> None:
+async def test_queries_of_the_past_name_erased_records(house: House, project: str) -> None:
     document = await ingest(house, project, GOOD)
     commit = await commit_of(house, project, "documents", document)
     await erase(house, project, "source", "runbook.md")
@@ -173,7 +173,7 @@ async def test_an_interrupted_one_is_finished_at_the_next_start(
     assert (await house.verify(project))["ok"]
 
 
-async def test_it_is_for_administrators_and_of_what_there_is(house: House, project: str) -> None:
+async def test_an_erasure_needs_an_administrator_and_an_existing_item(house: House, project: str) -> None:
     await ingest(house, project, GOOD)
     body = {"scope": "source", "what": "runbook.md", "reason": "asked for"}
     task = await house.delegated(project, new_id())

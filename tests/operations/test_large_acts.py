@@ -81,7 +81,7 @@ async def state(house: House, project: str, asked: Approval) -> str:
 
 
 @pytest.mark.parametrize("name", ["quarantine", "rollback", "source", "project"])
-async def test_it_is_done_when_it_is_asked_for_again_after_a_second_person_approved(
+async def test_an_act_is_done_when_repeated_after_a_second_person_approved(
     house: House, project: str, name: str
 ) -> None:
     records = await learned_document(house, project)
@@ -149,7 +149,7 @@ async def test_the_hash_covers_what_the_text_does_not_name(
     assert other.text != large_acts.PlannedAct("erasure", "erase", 3, "3 records", ["a/1", "b/1", "d/1"]).text
 
 
-async def test_neither_the_one_who_asked_nor_their_deputy_approves(house: House, project: str) -> None:
+async def test_the_requester_and_their_deputy_cannot_approve(house: House, project: str) -> None:
     await learned_document(house, project)
     asked = await approval(house, project, await ordered(house, project, acts(project)["source"]))
     given = ApprovalDecision(decision="approved", artifact_sha256=asked.artifact_sha256)
@@ -193,7 +193,7 @@ async def test_an_approval_by_the_one_who_asked_permits_nothing(house: House, pr
     assert all(await there(house, project, *records))
 
 
-async def test_a_rejection_stands_for_the_same_list(house: House, project: str) -> None:
+async def test_a_rejection_holds_for_the_same_list(house: House, project: str) -> None:
     records = await learned_document(house, project)
     act = acts(project)["quarantine"]
     asked = await approval(house, project, await ordered(house, project, act))

@@ -117,7 +117,7 @@ async def undone(house: House, steps: list[Step], lifts: list[int]) -> None:
 
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS, lifts=LIFTS)
-async def test_all_is_as_it_was_when_all_is_undone(house: House, steps: list[Step], lifts: list[int]) -> None:
+async def test_undoing_every_take_back_restores_every_record(house: House, steps: list[Step], lifts: list[int]) -> None:
     await undone(house, steps, lifts)
 
 

@@ -114,7 +114,7 @@ async def test_a_search_finds_what_was_said_then(house: House, project: str) -> 
     assert (found.plan, found.partial) == ("as of, exact", False)
 
 
-async def test_a_search_of_the_past_says_when_it_has_not_looked_at_all(
+async def test_a_search_of_the_past_is_marked_as_partial_over_the_row_limit(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(as_of, "EXACT_ROWS", 2)
@@ -142,7 +142,7 @@ async def test_a_line_as_it_was(house: House, project: str) -> None:
         assert [each.body["reasoning"] for each in line.items] == [str(m) for m in range(n + 1)]
 
 
-async def test_of_another_project_there_is_no_commit(house: House, project: str) -> None:
+async def test_a_commit_of_another_project_is_unknown(house: House, project: str) -> None:
     commit = await write(house, f"{project}-b", "x", {"n": 1}, 0)
     origin = house.standing(project, principal="administrator")
     for moment, code in ((commit, "unknown_commit"), (new_id(), "unknown_commit"), ("yesterday", "invalid")):

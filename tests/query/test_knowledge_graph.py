@@ -71,7 +71,7 @@ def test_levels_constants_code_and_jobs_are_neither_errors_nor_files(text: str) 
 
 
 @pytest.mark.parametrize("text", ["", "it was 3.5 times as much", "e.g. this and that", "1.2.3", "and/or", "Mr. Smith"])
-def test_plain_words_are_nothing(text: str) -> None:
+def test_plain_words_are_no_mentions(text: str) -> None:
     assert mentions(text) == ()
 
 
@@ -109,7 +109,7 @@ async def test_a_document_and_a_task_that_mention_the_same_are_neighbours(house:
     assert by_words.items[0].body["name"] == "sftp.carrier.internal"
 
 
-async def test_twice_is_once_and_what_is_said_no_more_goes(house: House, project: str) -> None:
+async def test_a_second_pass_changes_nothing_and_a_new_version_removes_old_mentions(house: House, project: str) -> None:
     await ingest(house, project, PAGE)
     await follow(house, project)
     before = await listed(house, project, "relationships")

@@ -438,7 +438,7 @@ async def test_a_read_in_progress_is_cancelled_on_close(
     await CorpusCache(reading).close()
 
 
-async def test_of_equal_rows_the_same_are_found(
+async def test_ties_are_broken_as_in_the_database(
     owner: Connection, memory: Connection, reading: ReadConnections
 ) -> None:
     """The same text many times, more often than there are candidates."""

@@ -135,7 +135,7 @@ class EpisodicContract(TierContract):
         with pytest.raises(Permanent, match=f"3 numbers, but model.* has {DIMENSIONS} dimensions"):
             await episodic.search(TierScope(ORDERS, (STORE,), 2), short, {}, 5)
 
-    async def test_of_equals_the_same_are_shown_whatever_came_first(self, tier: Driver, episodic: Episodic) -> None:
+    async def test_ties_are_broken_independently_of_arrival(self, tier: Driver, episodic: Episodic) -> None:
         same = [Wrote(f"r{n}", says="the same") for n in range(12)]
         await tier.apply(*same)
         scope = TierScope(ORDERS, (STORE,), 2)

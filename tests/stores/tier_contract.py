@@ -84,7 +84,7 @@ class TierContract(ABC):
         await tier.apply(Wrote("a", 1))
         assert {row[:2] for row in await tier.seen()} == {("a", 2), ("b", 1)}
 
-    async def test_twice_is_once(self, tier: Driver) -> None:
+    async def test_applying_a_change_twice_has_one_effect(self, tier: Driver) -> None:
         await tier.apply(Wrote("a"), Wrote("b"))
         once = await tier.seen()
         await tier.apply(Wrote("a"), Wrote("b"))
@@ -118,7 +118,7 @@ class TierContract(ABC):
         await tier.apply(Wrote("r1", 2, label=CONFIDENTIAL + 1))
         assert "r1" not in {row[0] for row in await tier.seen()}
 
-    async def test_it_is_there_when_it_is_opened_again(self, tier: Driver) -> None:
+    async def test_a_reopened_tier_has_its_records(self, tier: Driver) -> None:
         await tier.apply(Wrote("a"), Wrote("b"))
         await tier.apply(Wrote("b", 2, None))
         before = await tier.seen()
@@ -134,7 +134,7 @@ class TierContract(ABC):
         await tier.rebuilt(ORDERS, *now)
         assert await tier.seen() == before
 
-    async def test_all_may_come_first_at_once(self, tier: Driver) -> None:
+    async def test_concurrent_first_writes_are_all_applied(self, tier: Driver) -> None:
         await asyncio.gather(
             *(tier.apply(Wrote(f"{project}-{n}", project=project)) for n in range(4) for project in (ORDERS, BILLING))
         )

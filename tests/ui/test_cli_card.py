@@ -16,7 +16,7 @@ from counterpoint.proto.tasks import Task
 from counterpoint.proto.titles import TITLE_CHARS
 
 
-def test_one_try_is_no_tries() -> None:
+def test_a_single_try_is_written_in_the_singular() -> None:
     body = incident()
     body["context"] |= {"tries": 1, "retries": None}
     assert "1 try, the last at" in flat(card_text(body))
@@ -119,7 +119,7 @@ def test_a_card_of_a_held_proposal_says_who_decides_until_when_and_how() -> None
         ("often", None),
     ],
 )
-def test_it_says_how_often(repeats: Any, said: str | None) -> None:
+def test_the_card_says_how_often_a_failure_occurred(repeats: Any, said: str | None) -> None:
     lines = flat(card_text(incident(context={"repeats": repeats})))
     assert said in lines if said else "first on" not in lines
 

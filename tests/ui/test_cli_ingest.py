@@ -242,7 +242,7 @@ def test_a_name_does_not_depend_on_the_folder_that_the_command_is_given_in(
     assert echo.run(str(tmp_path / "runbooks"), "--name", "books")[0]["source"] == "books/net/dns.md"
 
 
-def test_of_a_repository_the_tracked_files_are_taken_by_its_name(echo: Echo, tmp_path: Path, api: ScriptedApi) -> None:
+def test_tracked_files_of_a_repository_are_taken_under_its_name(echo: Echo, tmp_path: Path, api: ScriptedApi) -> None:
     repository(tmp_path / "orders")
     sent = echo.run(str(tmp_path / "orders"), sources=2, code=1)
     assert [one["source"] for one in sent] == ["orders/.hidden.md", "orders/docs/a.md"]
@@ -273,7 +273,7 @@ def test_a_tracked_file_that_was_removed_is_gone(echo: Echo, api: ScriptedApi, t
     assert (second["source"], second["gone"]) == ("orders/docs/a.md", True)
 
 
-def test_of_a_repository_its_own_files_are_taken_below_a_hook_of_another_and_nothing_of_it_is_run(
+def test_git_variables_and_hooks_do_not_change_the_files_of_a_repository(
     echo: Echo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository(tmp_path / "orders")
@@ -395,9 +395,7 @@ def test_a_folder_in_which_there_is_nothing_has_lost_nothing(api: ScriptedApi, t
     assert CliRunner().invoke(app, ["ingest", str(tmp_path / "docs"), *api.options()]).exit_code == 0
 
 
-def test_where_nobody_may_look_nothing_is_deleted_and_that_is_said(
-    echo: Echo, api: ScriptedApi, tmp_path: Path
-) -> None:
+def test_without_the_right_to_list_documents_none_is_deleted(echo: Echo, api: ScriptedApi, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# A")
     api.on("GET /v1/documents", (403, {"title": "Forbidden", "status": 403}))
     api.on("POST /v1/documents", (200, {"documents": [{"source": "a", "status": "added"}]}))

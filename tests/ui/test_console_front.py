@@ -49,7 +49,9 @@ def decided(front: RunningFront, *numbers: int) -> None:
         )  # fmt: skip
 
 
-async def test_of_two_who_decide_one_wins_and_the_other_is_told(front: RunningFront, console: ConsoleBrowser) -> None:
+async def test_the_second_of_two_decisions_is_refused_with_a_message(
+    front: RunningFront, console: ConsoleBrowser
+) -> None:
     approval = put_approval(front, expires_at=NOW.replace(year=2099))
     put_task(front, "t1", "input_required", waiting_for="approval")
     ann, bob = await opened(console, front, "ann"), await opened(console, front, "bob")

@@ -177,7 +177,7 @@ async def test_a_nul_character_in_a_search_is_refused_with_the_field(
 
 @pytest.mark.parametrize("version", ["0", "-1", "00", "9" * 10, "9" * 1000, "\u0663"])
 @pytest.mark.parametrize("name", ["notes.md", "tasks/t1"])
-async def test_a_version_that_is_none_is_part_of_the_name_of_a_document(
+async def test_an_invalid_version_is_part_of_the_name_of_a_document(
     front: RunningFront, name: str, version: str
 ) -> None:
     body = {"kind": "rollback", "item": f"{name}@{version}", "reason": "wrong", "preview": True}
@@ -186,7 +186,7 @@ async def test_a_version_that_is_none_is_part_of_the_name_of_a_document(
     assert (wish.store, wish.id, wish.version) == ("documents", document_id(f"{name}@{version}"), None)
 
 
-async def test_an_idempotency_key_that_is_none_is_refused(front: RunningFront) -> None:
+async def test_an_invalid_idempotency_key_is_refused(front: RunningFront) -> None:
     for key in ("", "x" * 256, "a b"):
         response = await front.me.post("/v1/tasks", json=TASK, headers={"Idempotency-Key": key})
         assert problem(response, 422, "invalid")["errors"][0]["field"] == "Idempotency-Key"

@@ -31,7 +31,7 @@ async def test_requests_are_handed_on_to_memory(front: RunningFront) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_it_is_for_who_operates(front: RunningFront, method: str) -> None:
+async def test_changing_the_model_needs_the_role_operate(front: RunningFront, method: str) -> None:
     async with front.as_principal("lead", "read", "override", "audit", "approve", "admin") as lead:
         response = await lead.request(method, "/v1/reembed", json={"act": "drop"})
     assert (response.status_code, response.json()["code"]) == (403, "role")
@@ -41,7 +41,7 @@ async def test_it_is_for_who_operates(front: RunningFront, method: str) -> None:
 # The command
 
 
-def test_it_is_begun_followed_and_switched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_begins_follows_and_switches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("counterpoint.cli.commands.reembed._LOOK_S", 0)
     switched = NOW | {"active": "new", "other": "old", "state": "kept", "vectors": 9}
     with playing() as api:

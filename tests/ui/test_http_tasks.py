@@ -93,7 +93,7 @@ async def test_the_same_task_id_is_one_task_and_other_content_is_409(front: Runn
     assert len(front.house.of_type(TaskRouted)) == 1
 
 
-async def test_of_many_that_submit_the_same_task_at_once_one_is_accepted(front: RunningFront) -> None:
+async def test_concurrent_submissions_of_one_task_are_one_task(front: RunningFront) -> None:
     body = BODY | {"task_id": "t1"}
     replies = await asyncio.gather(*(front.me.post("/v1/tasks", json=body) for _ in range(10)))
     assert {reply.status_code for reply in replies} == {202}
