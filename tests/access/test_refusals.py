@@ -25,7 +25,7 @@ ACTION = {"agent": "developer", "kind": "work"}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def earlier(house: House) -> frozenset[str]:
+def earlier_messages(house: House) -> frozenset[str]:
     """The messages of files that ran before on the same memory: some of them break its log to see it found."""
     return frozenset(house.sent)
 
@@ -315,8 +315,10 @@ class TestUnreadable:
         assert (await house.verify(project))["ok"]
 
 
-async def test_after_all_of_this_the_audit_log_verifies(house: House, earlier: frozenset[str]) -> None:
-    sent = dict.fromkeys(message.project for message_id, message in house.sent.items() if message_id not in earlier)
+async def test_after_all_of_this_the_audit_log_verifies(house: House, earlier_messages: frozenset[str]) -> None:
+    sent = dict.fromkeys(
+        message.project for message_id, message in house.sent.items() if message_id not in earlier_messages
+    )
     projects = list(sent)
     for project in projects[:: max(1, len(projects) // SAMPLE)]:
         assert (await house.verify(project))["broken"] == []

@@ -30,7 +30,7 @@ def memory(door: Door, message_id: str, fence: int) -> Memory:
     return Memory(door, "developer", door.house.delivery(message_id, lives_s=600, fence=fence), utc_now())
 
 
-async def killed_after(door: Door, step: str, doing: Memory, asked: TaskDelegated, asking: Gateway) -> None:
+async def killed_after(door: Door, step: str, doing: Memory, asked: TaskDelegated, model_client: Gateway) -> None:
     """Work on a message until a step is kept, and no further."""
     done = False
 
@@ -42,7 +42,7 @@ async def killed_after(door: Door, step: str, doing: Memory, asked: TaskDelegate
 
     door.before = before
     with pytest.raises(ProcessDeath):
-        await handle_in_steps(asked, doing, asking)
+        await handle_in_steps(asked, doing, model_client)
     door.before = None
 
 

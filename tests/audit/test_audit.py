@@ -69,7 +69,7 @@ REHASHED = "leaf = sha256(salt || convert_to(replace(body, 'router', 'lineage'),
 
 
 @pytest.fixture(scope="module")
-async def told(house: House) -> str:
+async def verified_project(house: House) -> str:
     """A project with a story and a log that verifies."""
     project = f"p-{new_id()}"
     await story(house, project)
@@ -119,12 +119,12 @@ class TestTampering:
             ("audit_head", "UPDATE audit_head SET position = position - 1"),
         ],
     )  # fmt: skip
-    async def test_tampering_is_found(self, house: House, told: str, table: str, statement: str) -> None:
-        async with tampered(house, told, table, statement):
-            report = await house.verify(told)
+    async def test_tampering_is_found(self, house: House, verified_project: str, table: str, statement: str) -> None:
+        async with tampered(house, verified_project, table, statement):
+            report = await house.verify(verified_project)
             assert not report["ok"]
             assert report["broken"]
-        assert (await house.verify(told))["ok"]
+        assert (await house.verify(verified_project))["ok"]
 
     @pytest.mark.parametrize(
         ("table", "statement"),
@@ -136,17 +136,17 @@ class TestTampering:
         ids=["a record is deleted", "a superseded version is deleted", "a message is changed"],
     )
     async def test_deleted_rows_and_changed_messages_are_found(
-        self, house: House, told: str, table: str, statement: str
+        self, house: House, verified_project: str, table: str, statement: str
     ) -> None:
-        async with tampered(house, told, table, statement):
-            assert not (await house.verify(told))["ok"]
-        assert (await house.verify(told))["ok"]
+        async with tampered(house, verified_project, table, statement):
+            assert not (await house.verify(verified_project))["ok"]
+        assert (await house.verify(verified_project))["ok"]
 
     async def test_a_change_in_another_project_is_found_in_the_chain(
-        self, house: House, told: str, project: str
+        self, house: House, verified_project: str, project: str
     ) -> None:
         statement = f"UPDATE audit SET {RENAMED} WHERE position = {FIRST}"
-        async with tampered(house, told, "audit", statement):
+        async with tampered(house, verified_project, "audit", statement):
             assert not (await house.verify(project))["ok"]
 
 

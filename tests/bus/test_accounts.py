@@ -23,7 +23,7 @@ from counterpoint.proto.errors import Away
 
 
 @pytest.fixture(scope="session")
-async def lawless(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bus]:
+async def open_bus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bus]:
     """The same accounts, in which every user may do everything."""
     accounts = json.loads(CONFIG.removeprefix("accounts "))
     for account in accounts.values():
@@ -102,26 +102,26 @@ async def test_no_client_names_a_reply_subject_of_the_servers_making(bus: Bus, u
             assert not any([await plain.may_publish(subject, b"{}", reply) for reply in RESERVED])
 
 
-async def test_memory_publishes_on_no_reply_subject_but_those_of_the_servers_making(lawless: Bus) -> None:
+async def test_memory_publishes_on_no_reply_subject_but_those_of_the_servers_making(open_bus: Bus) -> None:
     """Nobody in its own account may ask memory; when somebody does all the same, it is not answered."""
-    password = lawless.passwords["provisioner"]
-    async with answering(lawless) as memory, login(lawless.port, "provisioner", password) as plain:
+    password = open_bus.passwords["provisioner"]
+    async with answering(open_bus) as memory, login(open_bus.port, "provisioner", password) as plain:
         for reply in (f"tasks.{MINE}.routed", "_INBOX_developer.x", "memory.manager.query", ""):
             await plain.may_publish("memory.developer.query", b"{}", reply)
-        async with await lawless.client("developer") as developer:
+        async with await open_bus.client("developer") as developer:
             await developer.request("memory.developer.query", b"{}", timeout=5)
         assert memory.asked == ["developer"]
 
 
 @pytest.mark.parametrize("user", ABROAD)
-async def test_an_account_reaches_exactly_what_its_user_may_publish(lawless: Bus, user: str) -> None:
+async def test_an_account_reaches_exactly_what_its_user_may_publish(open_bus: Bus, user: str) -> None:
     """Even where a user is held by no rights, it reaches nothing else of the house.
 
     But `$JS.API.INFO`, which has to be imported for the server to leave the other requests to the house.
     """
     async with AsyncExitStack() as stack:
         home, plain = [
-            await stack.enter_async_context(login(lawless.port, each, lawless.passwords[each]))
+            await stack.enter_async_context(login(open_bus.port, each, open_bus.passwords[each]))
             for each in ("memory", user)
         ]
         await home.listen(">")
@@ -133,7 +133,7 @@ async def test_an_account_reaches_exactly_what_its_user_may_publish(lawless: Bus
 
 
 @pytest.mark.parametrize("user", ABROAD)
-async def test_an_account_hears_exactly_what_its_user_may_watch(lawless: Bus, user: str) -> None:
+async def test_an_account_hears_exactly_what_its_user_may_watch(open_bus: Bus, user: str) -> None:
     def watched(subject: str) -> bool:
         match user, subject.split("."):
             case "router", ["live", *_]:
@@ -147,7 +147,7 @@ async def test_an_account_hears_exactly_what_its_user_may_watch(lawless: Bus, us
     said = {subject for subject, _ in publications() if not subject.startswith("$")}
     async with AsyncExitStack() as stack:
         home, plain = [
-            await stack.enter_async_context(login(lawless.port, each, lawless.passwords[each]))
+            await stack.enter_async_context(login(open_bus.port, each, open_bus.passwords[each]))
             for each in ("memory", user)
         ]
         await plain.listen(">")

@@ -76,7 +76,7 @@ async def tasks(outside: World) -> AsyncIterator[Tasks]:
 
 
 @pytest.fixture(autouse=True)
-def as_recorded(outside: World) -> Iterator[None]:
+def recorded_script(outside: World) -> Iterator[None]:
     """The models say what the recorded one said."""
     outside.script = says(ACT, SEARCH, RUNS)
     yield

@@ -19,7 +19,7 @@ SOURCE = "runbook.md"
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_act_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """One person may change two records alone."""
     monkeypatch.setattr(ApprovalPolicy, "size", lambda *_: 2)
 

@@ -25,7 +25,7 @@ async def again(house: House) -> None:
 
 
 @pytest.fixture
-async def shared(house: House, project: str) -> AsyncIterator[str]:
+async def shared_document(house: House, project: str) -> AsyncIterator[str]:
     """A poisoned document of the shared project, which no other test sees."""
     document = await ingest(house, "shared", f"{POISON} {project}", source=f"{project}.md")
     yield document
@@ -77,9 +77,9 @@ async def test_commits_under_way_are_put_back_too(house: House, project: str) ->
     assert await there(house, project, ("plans", task)) == [True]
 
 
-async def test_of_a_shared_item_is_lifted_in_all_projects(house: House, project: str, shared: str) -> None:
+async def test_of_a_shared_item_is_lifted_in_all_projects(house: House, project: str, shared_document: str) -> None:
     learned = await learn(house, project, new_id())
-    first = await wish(house, "shared", "quarantine", store="documents", id=shared)
+    first = await wish(house, "shared", "quarantine", store="documents", id=shared_document)
     assert not any(await there(house, project, *learned.values()))
     await wish(house, "shared", "lift", id=first)
     assert all(await there(house, project, *learned.values()))
@@ -87,12 +87,14 @@ async def test_of_a_shared_item_is_lifted_in_all_projects(house: House, project:
 
 @pytest.mark.parametrize("where", ["_in_other_projects", "_lift_in_other_projects"])
 async def test_of_a_shared_item_goes_on_where_it_was_interrupted(
-    house: House, project: str, shared: str, where: str, monkeypatch: pytest.MonkeyPatch
+    house: House, project: str, shared_document: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learned = await learn(house, project, new_id())
     lifts = where == "_lift_in_other_projects"
-    first = await wish(house, "shared", "quarantine", store="documents", id=shared) if lifts else new_id()
-    body = {"kind": "lift", "id": first} if lifts else {"kind": "quarantine", "store": "documents", "id": shared}
+    first = await wish(house, "shared", "quarantine", store="documents", id=shared_document) if lifts else new_id()
+    body = (
+        {"kind": "lift", "id": first} if lifts else {"kind": "quarantine", "store": "documents", "id": shared_document}
+    )
     write = Write(store="quarantines", id=new_id(), body={**body, "reason": "it is wrong"})
     with monkeypatch.context() as patch:
         patch.setattr(TakeBacks, where, killed)
@@ -103,7 +105,7 @@ async def test_of_a_shared_item_goes_on_where_it_was_interrupted(
         # What was learned of a version that came after the wish is none of its business.
         await ingest(house, "shared", f"{GOOD} {project}", source=f"{project}.md")
         reader = house.delivery(await house.delegated(project, new_id()))
-        await house.answer("developer", reader, Get(store="documents", id=shared))
+        await house.answer("developer", reader, Get(store="documents", id=shared_document))
         attempt = Write(store="attempts", id="later", body={"attempt_id": "later", "tried": "it", "error_message": ""})
         await house.apply("developer", reader, reads=1, writes=(attempt,))
     await again(house)

@@ -252,7 +252,7 @@ class OnDisk:
     """Behaviour of tiers in a folder that is not as they left it."""
 
     @pytest.fixture(params=[EdgeDriver, GraphDriver])
-    async def kept(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
+    async def disk_driver(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
         driver = request.param(tmp_path)
         await driver.apply(Wrote("a"), Wrote("b"))
         yield driver
@@ -263,38 +263,38 @@ class TestOnDisk(OnDisk):
     def files(self, driver: Any) -> Iterator[Path]:
         return (path for path in driver.folder.rglob("*") if path.is_file() and path.name != "lock")
 
-    async def test_a_folder_that_is_gone_is_away_and_then_empty(self, kept: Any) -> None:
-        (live,) = kept.folder.rglob("live")
+    async def test_a_folder_that_is_gone_is_away_and_then_empty(self, disk_driver: Any) -> None:
+        (live,) = disk_driver.folder.rglob("live")
         live.rename(live.with_name("elsewhere"))
         with pytest.raises(Away, match="removed from the disk"):
-            await kept.seen()
+            await disk_driver.seen()
         with pytest.raises(Away, match="has no data"):
-            await kept.seen()
-        assert await kept.tier.position(ORDERS) is None
+            await disk_driver.seen()
+        assert await disk_driver.tier.position(ORDERS) is None
 
-    async def test_damaged_files_are_put_aside_and_rebuilt(self, kept: Any) -> None:
-        await kept.tier.close()
-        for path in list(self.files(kept)):
+    async def test_damaged_files_are_put_aside_and_rebuilt(self, disk_driver: Any) -> None:
+        await disk_driver.tier.close()
+        for path in list(self.files(disk_driver)):
             path.write_bytes(b"no such thing " * 500)
-        kept.tier = kept.opened()
-        assert await kept.tier.position(ORDERS) is None
-        assert list(kept.folder.rglob("broken"))
-        await kept.apply(Wrote("a", 2))
-        assert [row[:2] for row in await kept.seen()] == [("a", 2)]
+        disk_driver.tier = disk_driver.opened()
+        assert await disk_driver.tier.position(ORDERS) is None
+        assert list(disk_driver.folder.rglob("broken"))
+        await disk_driver.apply(Wrote("a", 2))
+        assert [row[:2] for row in await disk_driver.seen()] == [("a", 2)]
 
-    async def test_two_processes_do_not_share_a_folder(self, kept: Any) -> None:
-        await kept.tier.close()
-        (lock,) = kept.folder.rglob("lock")
+    async def test_two_processes_do_not_share_a_folder(self, disk_driver: Any) -> None:
+        await disk_driver.tier.close()
+        (lock,) = disk_driver.folder.rglob("lock")
         with lock.open("r+") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
-            kept.tier = kept.opened()
+            disk_driver.tier = disk_driver.opened()
             with pytest.raises(Away, match="cannot be opened"):
-                await kept.tier.position(ORDERS)
-        assert await kept.tier.position(ORDERS) is not None
+                await disk_driver.tier.position(ORDERS)
+        assert await disk_driver.tier.position(ORDERS) is not None
 
-    async def test_no_more_are_open_than_are_kept_and_all_answer(self, kept: Any) -> None:
+    async def test_no_more_are_open_than_are_kept_and_all_answer(self, disk_driver: Any) -> None:
         for n in range(5):
-            await kept.apply(Wrote(f"of-{n}", project=f"p{n}"))
+            await disk_driver.apply(Wrote(f"of-{n}", project=f"p{n}"))
         for n in range(5):
-            assert [row[0] for row in await kept.seen(f"p{n}")] == [f"of-{n}"]
-        assert len(kept.tier._handles._open_handles) <= 2
+            assert [row[0] for row in await disk_driver.seen(f"p{n}")] == [f"of-{n}"]
+        assert len(disk_driver.tier._handles._open_handles) <= 2
