@@ -8,7 +8,7 @@ import pytest
 from agents.incident_reference import final_incidents, history
 from agents.incident_simulation import run_event
 from agents.lineage_house import House
-from agents.test_lineage_kills import Mortal, final_state
+from agents.test_lineage_kills import MortalHouse, final_state
 from agents.test_lineage_order import of
 
 from counterpoint.lineage.incidents.incident import IncidentEnding, IncidentLimits, IncidentRecord
@@ -222,8 +222,8 @@ async def test_words_and_events_in_any_order_leave_the_reference_s_incidents_and
 @pytest.mark.parametrize("undone", [False, True], ids=["merge", "undo"])
 @pytest.mark.parametrize("answered", [False, True], ids=["before memory has it", "after"])
 async def test_a_merge_during_which_lineage_is_killed_has_one_effect(undone: bool, answered: bool) -> None:
-    async def lived(dies_at: int | None) -> tuple[Mortal, int]:
-        house = Mortal(limits=PATIENT)
+    async def lived(dies_at: int | None) -> tuple[MortalHouse, int]:
+        house = MortalHouse(limits=PATIENT)
         whole, part = await two(house)
         word = house.merged(whole, part)
         if undone:

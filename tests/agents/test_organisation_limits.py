@@ -218,7 +218,7 @@ async def test_a_commit_whose_reply_is_lost_is_counted_once(
     await limit(door.house, projects, tokens=10**5)
     lost = list[bytes]()
 
-    class Losing(Door):
+    class LossyDoor(Door):
         async def __call__(self, subject: str, body: bytes, timeout_s: float) -> bytes:
             reply = await super().__call__(subject, body, timeout_s)
             if f'"step":"{step} '.encode() in body and not lost:
@@ -226,7 +226,7 @@ async def test_a_commit_whose_reply_is_lost_is_counted_once(
                 raise Transient("the reply is lost")
             return reply
 
-    async with gateway(Losing(door.house), OUTSIDE) as (url, _):
+    async with gateway(LossyDoor(door.house), OUTSIDE) as (url, _):
         asking = client(url)
         made = await asyncio.gather(generated(asking, memory, "k", max_tokens=20), return_exceptions=True)
         await generated(asking, memory, "l", max_tokens=20)

@@ -166,21 +166,21 @@ async def test_the_longest_run_takes_the_most_steps() -> None:
 
 @pytest.mark.parametrize("error", [Transient("away"), Denied("ended"), Conflict("routes", "r", 0, 1), KeyError("no")])
 async def test_an_error_comes_out_of_the_machine_as_it_was_raised(error: Exception) -> None:
-    class Broken:
+    class FailingSteps:
         async def run_step(self, node: Node, run: Run) -> Run:
             if node == "route":
                 return transitions.after_route(run, Route(mode="hybrid", reason="r"), SearchQuery(text=run.question))
             raise error
 
     with pytest.raises(type(error)) as raised:
-        await run_graph(Run(question=QUESTION), Broken().run_step)
+        await run_graph(Run(question=QUESTION), FailingSteps().run_step)
     assert raised.value is error
 
 
 async def test_a_run_is_cancelled_in_the_middle_of_a_step() -> None:
     reached, ended = asyncio.Event(), asyncio.Event()
 
-    class Slow:
+    class SlowSteps:
         async def run_step(self, node: Node, run: Run) -> Run:
             reached.set()
             try:
@@ -189,7 +189,7 @@ async def test_a_run_is_cancelled_in_the_middle_of_a_step() -> None:
                 ended.set()
             return run
 
-    going = asyncio.create_task(run_graph(Run(question=QUESTION), Slow().run_step))
+    going = asyncio.create_task(run_graph(Run(question=QUESTION), SlowSteps().run_step))
     await reached.wait()
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -208,13 +208,13 @@ from langsmith.utils import tracing_is_enabled
 def nobody(*_: object) -> None:
     raise AssertionError("something is told to somebody outside")
 
-class Looking:
+class UntracedSteps:
     async def run_step(self, node, run):
         assert not tracing_is_enabled()
         return transitions.after_failure(run, node, "no")
 
 socket.socket.connect = nobody
-print(asyncio.run(graph.run_graph(Run(question=QUESTION), Looking().run_step)).ending)
+print(asyncio.run(graph.run_graph(Run(question=QUESTION), UntracedSteps().run_step)).ending)
 """
 
 

@@ -138,13 +138,13 @@ async def test_received_messages_go_back_at_once_when_the_pull_ends(lone_bus: Bu
 async def test_messages_in_the_queue_of_the_client_go_back_at_once(lone_bus: Bus) -> None:
     released = asyncio.Event()
 
-    class Slow(StandingPull):
+    class SlowPull(StandingPull):
         async def _receive(self, message: Msg) -> None:
             await released.wait()
             await super()._receive(message)
 
     async with pulling(lone_bus) as (developer, pull):
-        slow = Slow(developer, subjects.TASKS, "developer", lambda: 50)
+        slow = SlowPull(developer, subjects.TASKS, "developer", lambda: 50)
         await slow.open()
         fetching = asyncio.create_task(slow.fetch(2, LONG_S))
         await publish(lone_bus, 2)

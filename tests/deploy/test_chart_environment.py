@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from deploy.containers import Here, Secrets, ServiceContainer, environment, references, secrets, variables
+from deploy.containers import LocalMachine, Secrets, ServiceContainer, environment, references, secrets, variables
 from deploy.external import other_postgres
 from deploy.helm import CHART, EXAMPLES, documents, pods
 from deploy.test_chart import JOBS, generator
@@ -194,7 +194,7 @@ def test_the_ca_of_a_server_is_there_for_those_that_connect_to_it() -> None:
 @pytest.mark.slow
 async def test_the_services_run_with_these_environments_on_real_engines(tmp_path: Path) -> None:
     credentials = Credentials.make().with_nats_users(NATS_USERS)
-    here = Here(tmp_path)
+    here = LocalMachine(tmp_path)
     async with AsyncExitStack() as engines:
         postgres = await engines.enter_async_context(other_postgres(tmp_path / "postgres"))
         postgres.run(roles_sql(credentials.postgres))
@@ -223,7 +223,7 @@ async def test_the_services_run_with_these_environments_on_real_engines(tmp_path
         assert list((tmp_path / "data").iterdir())
         # No Qdrant server can be had as a package, so the standby has an embedded one of its own.
         alone = {"counterpoint-memory": dict(known["counterpoint-memory"]) | {"COUNTERPOINT_QDRANT_URL": ""}}
-        standby = ServiceContainer("memory", replicated["memory"], alone, Here(tmp_path / "standby"))
+        standby = ServiceContainer("memory", replicated["memory"], alone, LocalMachine(tmp_path / "standby"))
         engines.push_async_callback(standby.stop)
         await standby.start()
         assert not await http_ok(standby.port, "/readyz"), "only the active process has the lease"
