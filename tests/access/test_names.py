@@ -139,7 +139,7 @@ def _texts(value: Any) -> Iterator[str]:
                 yield from _texts(inner)
 
 
-def test_fields_that_nobody_knows_are_named_when_their_names_are_harmless() -> None:
+def test_unknown_fields_are_named_unless_the_name_holds_a_secret() -> None:
     assert printable_paths(["prioritty", "target.jobb"]) == ("prioritty", "target.jobb")
     assert printable_paths(["prioritty", f"context.{KEY}", KEY]) == (
         "prioritty",

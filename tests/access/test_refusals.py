@@ -192,9 +192,7 @@ class TestSteps:
         cites = decision("manager", sources=[{"store": "tasks", "id": "t-1", "version": 1}])
         await house.apply("manager", house.delivery(sent.message_ids[0]), step="later", messages=(cites,))
 
-    async def test_after_a_restart_too_a_commit_may_cite_what_the_causes_of_its_cause_have_read(
-        self, house: House, project: str
-    ) -> None:
+    async def test_after_a_restart_a_commit_may_cite_reads_of_earlier_causes(self, house: House, project: str) -> None:
         developer = house.delivery(await house.delegated(project, "t-1"))
         await house.answer("developer", developer, Get(store="tasks", id="t-1"))
         worked = Outgoing(type=WORKED, data={"task_id": "t-1"})

@@ -40,7 +40,7 @@ def test_a_key_is_found_under_its_kind(text: str, kind: str) -> None:
     assert kind in {found for found, _ in find_keys(text.encode())}
 
 
-def test_a_rule_looks_at_entropy_group_and_what_is_allowed() -> None:
+def test_a_rule_applies_entropy_group_and_allowlists() -> None:
     rule = Rule("k", (b"k=",), rb"(k)=([a-z0-9]+)(!)?", 2.0, 2, (Allowlist("secret", (rb"^known",)),))
     assert list(rule.find(b"k=abcdefgh k=aaaaaaaa k=known123")) == [(2, 10)]
     first = Rule("k", (b"k=",), rb"k=(?:(x)|([a-z]+))", 0.0, 0)

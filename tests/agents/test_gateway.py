@@ -212,7 +212,7 @@ class TestBudgets:
         assert (Decimal(total["spent_usd"]), Decimal(total["reserved_usd"]), total["calls"]) == (cost, 0, 1)
         assert len(outside.seen) == 1
 
-    async def test_dollars_do_not_pay_for_what_has_no_price(
+    async def test_a_budget_in_dollars_does_not_pay_for_a_model_without_a_price(
         self, gateway_server: tuple[str, ModelGateway], door: Door, outside: World, project: str
     ) -> None:
         working = developer(door, await delegated(door.house, project, "t-1", usd="10"))

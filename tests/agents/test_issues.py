@@ -99,7 +99,7 @@ async def test_an_issue_stays_open_while_there_is_work_left(
     assert github.issues[2].state == "open"
 
 
-async def test_closing_what_nobody_has_tried_says_how_it_ended(github: ScriptedForge) -> None:
+async def test_closing_the_issue_of_an_untried_proposal_reports_another_cause(github: ScriptedForge) -> None:
     house = house_of(github)
     await house.open()
     await house.end(resolution="proposed")

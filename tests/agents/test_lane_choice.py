@@ -105,7 +105,7 @@ async def test_no_model_is_asked_where_the_rules_are_sure(message: TaskDelegated
     assert [decision for decision, model in chosen(shelf) if model] == []
 
 
-async def test_no_model_is_asked_about_a_task_that_nobody_vouches_for() -> None:
+async def test_no_model_is_asked_about_an_unvouched_task() -> None:
     model, shelf = says(), shelf_of()
     shelf.put("tasks", "t", {"task_id": "t"}, integrity=1)
     await delivered(shelf, model)

@@ -40,7 +40,7 @@ def facts(task: SubmitTask) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("first", ["parts", "whole", "whole and its grace"])
-async def test_the_second_time_is_told_whatever_came_first(first: str) -> None:
+async def test_a_second_failure_is_counted_in_any_order_of_events(first: str) -> None:
     house = House(limits=PATIENT)
     await house.take([*flow(0, "FAIL", "FAIL"), *flow(1, "COMPLETE")])
     (before,) = house.tasks

@@ -135,7 +135,7 @@ def test_where_the_policy_asks_documents_are_stored_only_after_an_approval(decis
         assert "the documents were not approved, so none is stored" in findings.caveats
 
 
-def test_documents_that_nobody_approves_in_time_are_not_stored() -> None:
+def test_documents_without_an_approval_in_time_are_not_stored() -> None:
     house = routed("ask")
     stops(house)
     house.wait(2 * 86_400)

@@ -248,7 +248,7 @@ async def test_an_instruction_in_a_document_creates_no_owner(
     assert await names(house, project) == {("tides team", "owns", "harbour_tides")}
 
 
-async def test_a_budget_that_is_used_up_asks_nobody_and_is_taken_up_again(
+async def test_an_exhausted_budget_stops_calls_until_it_is_raised(
     house: House, door: Door, outside: World, project: str
 ) -> None:
     outside.text = model_reply(OWNS)

@@ -89,7 +89,7 @@ async def test_severe_incidents_and_approvals_are_sent_at_once(hook: HookReceive
     ]
 
 
-async def test_a_second_person_is_told_of_an_approval_that_nobody_decides(hook: HookReceiver) -> None:
+async def test_a_reminder_of_an_approval_goes_to_a_second_person(hook: HookReceiver) -> None:
     house = NotifiedHouse([receiver(hook, "slack", reminder=1, events=["approval_requested"])])
     house.task(waiting_for="approval", state="input_required")
     for number in range(3):

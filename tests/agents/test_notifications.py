@@ -248,7 +248,7 @@ async def test_rules_choose_the_receivers(hook: HookReceiver) -> None:
     assert {one["receiver"] for one in house.deliveries()} == {"owner", "downstream", "high"}
 
 
-async def test_a_shadow_task_and_one_of_another_project_tell_nobody(hook: HookReceiver) -> None:
+async def test_shadow_tasks_and_other_projects_send_no_notification(hook: HookReceiver) -> None:
     house = NotifiedHouse([webhook(hook)])
     house.task(shadow=True)
     await house.tell(proposed())
@@ -257,7 +257,7 @@ async def test_a_shadow_task_and_one_of_another_project_tell_nobody(hook: HookRe
     assert house.deliveries() == []
 
 
-async def test_an_event_that_nobody_is_told_of_is_finished_too(hook: HookReceiver) -> None:
+async def test_an_event_without_receivers_is_finished(hook: HookReceiver) -> None:
     house = NotifiedHouse([])
     client = house.memory.memory(new_id())
     await finished(house.plan)(proposed(), client)

@@ -208,7 +208,7 @@ async def in_one_delivery(shelf: Book, message: TaskDelegated, gateway: Gateway 
 
 
 @pytest.mark.parametrize("name", ["answered by quotes", "not found"])
-async def test_where_nobody_outside_can_be_asked_the_run_is_one_commit(name: str) -> None:
+async def test_without_a_gateway_a_run_is_one_commit(name: str) -> None:
     _, text, outcome = COURSES[name]
     stepped, shelf = book(OWNED), book(OWNED)
     await delivered(stepped, question(text))

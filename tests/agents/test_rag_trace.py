@@ -28,7 +28,7 @@ class TestTime:
         assert generate_s <= 0.6
 
     @pytest.mark.parametrize("left_s", [-3600, -1, 0])
-    async def test_when_the_time_of_the_task_is_over_nobody_outside_is_asked(self, left_s: float) -> None:
+    async def test_after_the_deadline_of_the_task_no_model_is_called(self, left_s: float) -> None:
         shelf, gateway = book(OWNED), Model(RIGHT, pages=())
         news = "What is the latest version of finance_daily?"
         await delivered(shelf, question(news, deadline=utc_now() + timedelta(seconds=left_s)), gateway)

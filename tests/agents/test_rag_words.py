@@ -82,7 +82,7 @@ class TestRoute:
         assert found.reason
         assert found.mode != "web" or web
 
-    def test_questions_of_the_same_words_are_one(self) -> None:
+    def test_questions_of_the_same_words_have_one_key(self) -> None:
         assert words_key("Who owns finance_daily?") == words_key("finance_daily: who OWNS?")
         assert words_key("Who owns finance_daily?") != words_key("Who reads finance_daily?")
         assert words_key("什么是 Airflow") != words_key("安装 Airflow")
@@ -133,7 +133,7 @@ class TestFollowing:
         assert earlier_questions(summary("And who reads it?"), "And who reads it?") == ()
         assert earlier_questions(summary("And why?", "And why?"), "And why?") == ()
 
-    def test_a_title_is_what_the_session_knows_it_by(self) -> None:
+    def test_a_titled_question_is_found_in_its_session_by_the_title(self) -> None:
         turns = summary("Who owns orders?", "And who reads it? " + "x" * 300, title="Readers")
         assert earlier_questions(turns, "Readers") == ("Who owns orders?",)
 
@@ -172,7 +172,7 @@ class TestRewrite:
         assert other is not None
         assert other.also == ("Who owns finance_daily", "which file does clean_orders write")
 
-    def test_a_question_to_the_point_is_widened_by_what_stands_beside_it(self) -> None:
+    def test_a_precise_question_is_widened_by_words_of_the_passages_found(self) -> None:
         question = "Who owns finance_daily?"
         found = (hit("The owner is the ledger team."), hit("Ask the ledger team about the owner.", 1))
         other = rewrite(question, SearchQuery(text=question), found, 0)

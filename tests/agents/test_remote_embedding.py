@@ -96,7 +96,7 @@ async def test_vectors_of_another_length_are_an_error_that_says_so(
         await embedder.embed(["disk full"], TextContext(project))
 
 
-async def test_a_vector_without_a_direction_is_none(embedder: RemoteEmbedder, outside: World, project: str) -> None:
+async def test_a_zero_vector_is_refused(embedder: RemoteEmbedder, outside: World, project: str) -> None:
     data = [{"object": "embedding", "index": 0, "embedding": [0.0] * DIMENSIONS}]
     usage = {"prompt_tokens": 1, "total_tokens": 1}
     outside.answers = [JSONResponse({"object": "list", "data": data, "model": "m", "usage": usage})]

@@ -153,7 +153,9 @@ class TestTampering:
 BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%audit_tiles%'"
 
 
-async def test_a_long_check_holds_up_nobody(house: House, project: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_commits_continue_during_a_long_check(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is stopped where it reads the tiles; others commit in the same project meanwhile, and it sees none of that."""
     monkeypatch.setattr(auditor, "checked", checked)
     await story(house, project)

@@ -269,7 +269,7 @@ class TestTheExport:
         size = report["checkpoint"]["size"]
         assert report["broken"] == [f"the first {size} leaves differ from a checkpoint of the caller"]
 
-    async def test_the_window_is_what_came_after_the_last_checkpoint(self, log: Log) -> None:
+    async def test_the_window_starts_at_the_last_checkpoint(self, log: Log) -> None:
         before = (await log.verify())["window"]
         assert before["from"] == before["to"]
         await log.story("t-2")

@@ -61,7 +61,7 @@ def question(subject: str) -> bytes:
 
 
 @pytest.mark.parametrize("user", [user for user in ABROAD if user != "observer"])
-async def test_an_answer_comes_to_nobody_else(bus: Bus, user: str) -> None:
+async def test_no_user_receives_the_answer_of_another(bus: Bus, user: str) -> None:
     """The server, or memory, publishes to a reply subject without regard to the rights of the user that named it."""
     async with AsyncExitStack() as stack:
         memory = await stack.enter_async_context(answering(bus))
@@ -189,7 +189,7 @@ async def test_a_pull_from_another_account_gets_all_its_answers(tmp_path: Path) 
         assert (left.num_pending, left.num_ack_pending) == (0, 0)
 
 
-async def test_a_pull_from_another_account_that_nobody_waits_for_any_more_takes_no_message(tmp_path: Path) -> None:
+async def test_an_abandoned_pull_from_another_account_takes_no_message(tmp_path: Path) -> None:
     """Otherwise what comes after a process has gone would be delivered to it, and again only after the ack wait.
 
     The server notices a moment after it has confirmed the end of the subscription.
@@ -215,9 +215,7 @@ async def test_a_pull_from_another_account_that_nobody_waits_for_any_more_takes_
 
 
 @pytest.mark.parametrize("user", ["manager", "developer", "observer"])
-async def test_the_server_refuses_to_start_with_an_account_that_imports_what_is_anothers(
-    user: str, tmp_path: Path
-) -> None:
+async def test_the_server_refuses_an_account_that_imports_subjects_of_another(user: str, tmp_path: Path) -> None:
     owned = json.loads(CONFIG.removeprefix("accounts "))
     theirs = {account: each.pop("imports") for account, each in owned.items() if account not in ("HOUSE", user)}
     mine = owned[user]["imports"]
@@ -241,7 +239,7 @@ async def accepted(config: Path) -> bool:
     return check.returncode == 0
 
 
-async def test_requests_under_way_fail_at_once_when_another_finds_nobody(bus: Bus) -> None:
+async def test_requests_under_way_fail_at_once_when_memory_is_gone(bus: Bus) -> None:
     settings = BusSettings(nats_url=bus.url, nats_user="manager", nats_password=SecretStr(bus.passwords["manager"]))
     manager, came = Connection("manager", settings), asyncio.Event()
     await manager.open()

@@ -193,7 +193,7 @@ def test_a_letter_has_the_headers_of_the_envelope_alone() -> None:
     assert dict(found) == {name.lower(): value for name, value in kept.items()}
 
 
-def test_a_project_whose_name_looks_like_a_secret_is_none() -> None:
+def test_a_project_name_that_looks_like_a_secret_is_refused() -> None:
     name = "sk-" + "a8fk2kd93kfls03kdlq0w7vb"
     assert refused(BODY, subject=f"intake.{name}.task") == ("invalid", {"project"})
     place = DeliveryInfo(stream=subjects.INTAKE, sequence=7, delivered=1, stored_at=NOON)

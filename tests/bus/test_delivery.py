@@ -50,7 +50,7 @@ def test_each_error_has_one_verdict(error: Exception, verdict: object) -> None:
     assert decide(error, 1) == verdict
 
 
-def test_an_error_that_nobody_foresaw_is_buried_at_the_last_delivery_without_its_text() -> None:
+def test_an_unexpected_error_is_dead_at_the_last_delivery_without_its_text() -> None:
     assert isinstance(decide(KeyError("secret"), LAST_DELIVERY - 1), Retry)
     assert decide(KeyError("secret"), LAST_DELIVERY) == MoveToDeadLetters(
         "unexpected", (Problem(field="", problem="KeyError"),)

@@ -54,7 +54,7 @@ async def _refused(error: Exception) -> None:
     assert "permissions violation" in str(error).lower()
 
 
-async def test_a_publisher_publishes_to_its_projects_alone_and_nobody_to_the_shared_one(server: NatsServer) -> None:
+async def test_publishers_reach_their_own_projects_and_never_the_shared_one(server: NatsServer) -> None:
     everywhere = (MINE, OTHERS, subjects.SHARED_PROJECT)
     assert await _taken(server, "airflow", everywhere, MINE) == {MINE}
     assert await _taken(server, "publisher", everywhere, MINE) == {MINE, OTHERS}

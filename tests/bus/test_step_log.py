@@ -61,7 +61,7 @@ def test_a_timer_and_a_step_that_only_writes_have_their_events() -> None:
     assert list(effects(Commit(writes=writes))) == [("records.written", {"stores": {"runs": 2, "jobs": 1}})]
 
 
-def test_only_what_was_done_is_logged_and_with_what_it_came_from() -> None:
+def test_only_applied_commits_are_logged_with_their_message_id() -> None:
     commit = Commit(messages=(outgoing("counterpoint.task.routed.v1"),))
     with capture_logs() as events:
         log_effects(ORIGIN, commit, CommitReply(status="done"))

@@ -28,7 +28,7 @@ GIB = 1024 * MIB
         (900 * GIB, 64 * MIB, 64 * MIB),
     ],
 )
-def test_the_streams_get_a_share_of_the_disk_or_what_is_said(free: int, given: int | None, streams: int) -> None:
+def test_the_streams_get_a_share_of_the_disk_or_the_given_size(free: int, given: int | None, streams: int) -> None:
     assert streams_bytes(free, given) == streams
 
 

@@ -81,9 +81,7 @@ class TestTaskOrder:
         await house.apply("developer", developer, messages=(Outgoing(type=WORKED, data={"task_id": "t-1"}),))
 
     @pytest.mark.parametrize("state", STATES)
-    async def test_an_ended_task_takes_nothing_but_what_logs_a_late_event(
-        self, house: House, project: str, state: str
-    ) -> None:
+    async def test_an_ended_task_accepts_only_late_events(self, house: House, project: str, state: str) -> None:
         unversioned = Outgoing(
             type=DUE, data={}, task_id="t-1", due_at=datetime.now(UTC) + timedelta(days=1), timer="t"
         )

@@ -33,9 +33,7 @@ async def routed(house: House, project: str, *tasks: str) -> list[int]:
     return [house.sent[await house.routed(project, task)].seq for task in tasks]
 
 
-async def test_a_reader_before_what_was_forgotten_has_a_gap_and_one_behind_it_has_none(
-    house: House, project: str
-) -> None:
+async def test_a_reader_before_the_retained_log_has_a_gap_and_later_ones_have_none(house: House, project: str) -> None:
     # A record beside a message takes a place in the project too.
     await house.delegated(project, "t-0")
     first, second, third = await routed(house, project, "t-1", "t-2", "t-3")
@@ -72,9 +70,7 @@ async def test_a_reader_at_the_end_of_the_log_has_no_gap_after_retention(house: 
     assert await log_page(house, project, end) == (False, [], end)
 
 
-async def test_an_upload_that_never_became_whole_is_forgotten_for_nobody_has_looked_through_it(
-    house: House, project: str
-) -> None:
+async def test_incomplete_uploads_are_deleted_by_retention(house: House, project: str) -> None:
     async def parts() -> int:
         async with house.superuser() as connection:
             return int(await connection.fetchval("SELECT count(*) FROM blob_parts WHERE project = $1", project))

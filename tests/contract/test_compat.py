@@ -153,7 +153,7 @@ def test_the_command_names_each_break_and_fails(tmp_path: Path, capsys: pytest.C
     assert capsys.readouterr().out == f"{TYPE}: text: the field was removed\n"
 
 
-def test_the_last_commit_is_what_a_work_tree_is_compared_with(tmp_path: Path) -> None:
+def test_a_work_tree_is_compared_with_the_last_commit(tmp_path: Path) -> None:
     folder = tmp_path / "schemas"
     folder.mkdir()
     _git(tmp_path, "init", "--quiet")
@@ -174,7 +174,7 @@ def test_unreadable_schemas_are_an_error(tmp_path: Path) -> None:
         compat.read(tmp_path / "missing")
 
 
-def test_the_committed_schemas_break_nobody_since_the_last_commit() -> None:
+def test_schemas_are_compatible_with_the_last_commit() -> None:
     folder = generate.FOLDER / "schemas"
     if not (generate.FOLDER.parent / ".git").exists():
         pytest.skip("no git repository")

@@ -49,7 +49,7 @@ def test_numbers_beyond_every_database_are_refused() -> None:
     parse(SUBMIT, GOOD | {"context": {"n": 2**128}})
 
 
-def test_unknown_fields_are_held_to_what_can_be_stored_too() -> None:
+def test_unknown_fields_must_be_storable_too() -> None:
     assert problems(GOOD | {"note": "a\0b"}) == {"note": "must not contain the character U+0000"}
 
 

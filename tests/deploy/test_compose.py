@@ -144,7 +144,7 @@ def test_only_memory_and_the_jobs_of_its_database_reach_the_databases(services: 
     assert services["postgres"]["networks"] == services["valkey"]["networks"] == ["record"]
 
 
-def test_everything_is_healthy_before_what_needs_it(services: dict[str, Any]) -> None:
+def test_services_start_after_their_dependencies_are_healthy(services: dict[str, Any]) -> None:
     needs = {name: {on: how["condition"] for on, how in services[name].get("depends_on", {}).items()}
              for name in (*JOBS, *SERVICES)}  # fmt: skip
     healthy, done = "service_healthy", "service_completed_successfully"

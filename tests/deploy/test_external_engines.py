@@ -166,7 +166,7 @@ async def test_an_account_without_jetstream_is_refused(
     assert "jetstream: enabled" in problems["nats jetstream"]
 
 
-async def test_streams_of_somebody_else_and_small_limits_are_refused(
+async def test_foreign_streams_and_small_limits_are_refused(
     credentials: Credentials, configure: Configure, tmp_path: Path
 ) -> None:
     login = {"user": "provisioner", "password": credentials.nats["provisioner"]}

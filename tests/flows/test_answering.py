@@ -19,9 +19,7 @@ JOBS = {
 }
 
 
-async def test_a_question_that_follows_on_finds_what_alone_it_does_not(
-    http: httpx.AsyncClient, project: str, stack: Stack
-) -> None:
+async def test_a_follow_up_question_uses_the_session(http: httpx.AsyncClient, project: str, stack: Stack) -> None:
     await ingest_documents(http, project, JOBS)
     follow = "And when does it run?"
     alone = await ask(http, project, follow)

@@ -81,7 +81,7 @@ async def _sent(router: Service, task_id: str) -> Counter[str]:
         after = page.items[-1].seq
 
 
-async def test_a_developer_killed_during_a_call_finds_its_outcome_and_asks_nobody_again(
+async def test_a_developer_killed_during_a_call_does_not_repeat_the_call(
     model_house: MortalHouse,
 ) -> None:
     calls, before = await _settled_calls(model_house), len(model_house.outside.seen)

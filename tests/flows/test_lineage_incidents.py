@@ -64,7 +64,7 @@ async def test_tuesdays_four_failures_are_one_task_at_once_and_none_more_when_th
     assert (house.tasks, house.incidents, house.timers) == ([task], [incident], [])
 
 
-async def test_the_task_tells_what_a_person_would_look_up_first() -> None:
+async def test_the_task_has_job_run_error_and_history() -> None:
     house = House()
     await house.take([*orders(MONDAY), *orders(TUESDAY)])
     (task,), (incident,) = house.tasks, house.incidents

@@ -37,7 +37,7 @@ async def bands(http: httpx.AsyncClient, task: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("untrusted", [True, False])
-async def test_an_answer_says_that_nobody_vouches_for_it(
+async def test_an_answer_from_an_unvouched_document_says_so(
     http: httpx.AsyncClient, project: str, untrusted: bool
 ) -> None:
     await handed_in(http, project, OWNED, untrusted)

@@ -156,7 +156,7 @@ class TestAnIncident:
         became = await recorded(house, project, *rows)
         assert [one.status for one in became] == ["unchanged"] * 2 + ["added"] * 3
 
-    async def test_that_somebody_else_changed_meanwhile_is_read_again(
+    async def test_with_a_conflict_is_read_and_written_again(
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         real, steps = house.committer.apply, 0

@@ -35,7 +35,7 @@ def test_every_turn_is_found_again_with_nothing_of_its_text_lost(given_: list[Tu
     )
 
 
-def test_a_turn_is_a_chunk_of_its_bare_text_and_knows_when_it_was_said_by_whom_and_what_was_said_around_it() -> None:
+def test_a_turn_is_a_chunk_with_speaker_time_and_context() -> None:
     text = transcript(
         [
             Turn("Caroline", "I went to the group yesterday.\nNote: it was good.", "1:56 pm on 8 May, 2023"),

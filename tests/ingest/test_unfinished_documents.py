@@ -216,7 +216,7 @@ class TestBytes:
         assert became.status == "added", became
         assert (await stored_document(house, project))[1] == said
 
-    async def test_that_nobody_foresaw_cost_no_other_document(
+    async def test_that_raise_an_unexpected_error_cost_no_other_document(
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         read = documents.read

@@ -136,7 +136,7 @@ async def test_a_name_cannot_state_another_list(house: House, project: str, monk
         assert counted == f"{len(listed) - 1} records are erased, with all their versions"
 
 
-async def test_the_hash_covers_what_the_text_does_not_name(
+async def test_the_hash_covers_records_beyond_the_listed_ones(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(large_acts, "NAMED", 1)
@@ -232,7 +232,7 @@ async def test_the_projects_that_use_a_shared_item_count(
     assert (await ordered(house, "shared", act)).commit is not None
 
 
-async def test_small_acts_previews_and_lifts_ask_nobody(
+async def test_small_acts_previews_and_lifts_need_no_approval(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await learned_document(house, project)

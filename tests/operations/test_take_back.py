@@ -290,7 +290,7 @@ class TestAQuarantine:
             await house.refusal(caller, house.delivery(task), "store", writes=(write,))
         assert all(await there(house, project, ("documents", document)))
 
-    async def test_of_nothing_and_of_what_is_nobodys_lesson_is_refused(self, house: House, project: str) -> None:
+    async def test_of_unknown_and_foreign_items_is_refused(self, house: House, project: str) -> None:
         task = new_id()
         await house.delegated(project, task)
         other = await ingest(house, f"{project}-b", POISON)

@@ -369,7 +369,7 @@ async def test_a_valkey_that_does_not_answer_is_left_alone() -> None:
         await far.close()
 
 
-async def test_a_commit_whose_end_nobody_heard_is_read_from_the_record(house: House, project: str) -> None:
+async def test_a_commit_with_a_lost_reply_is_read_from_the_record(house: House, project: str) -> None:
     """The connection breaks while it is applied; asked again, it is answered from the record, and so is who reads."""
     await put(house, project, "a", 1, "restarted")
     await ask(house, project)

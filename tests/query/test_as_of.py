@@ -48,7 +48,7 @@ async def stood(house: House, project: str, query: MemoryQuery) -> QueryResult:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_every_past_commit_shows_what_stood_then(house: House, project: str, seed: int) -> None:
+async def test_a_query_as_of_a_commit_shows_the_versions_of_that_time(house: House, project: str, seed: int) -> None:
     present: dict[str, tuple[int, dict[str, Any] | None]] = {}
     moments: list[tuple[str, dict[str, tuple[int, dict[str, Any]]]]] = []
     for n in range(18):
@@ -85,7 +85,7 @@ async def test_a_page_goes_on_where_it_ended(house: House, project: str) -> None
     assert seen == [6, 5, 4, 3, 2, 1, 0]
 
 
-async def test_fields_are_asked_of_what_stood_then(house: House, project: str) -> None:
+async def test_filters_as_of_a_commit_apply_to_the_versions_of_that_time(house: House, project: str) -> None:
     before = await write(house, project, "x", {"state": "open"}, 0)
     await write(house, project, "x", {"state": "closed"}, 1)
     for state, count in (("open", 1), ("closed", 0)):
@@ -93,7 +93,7 @@ async def test_fields_are_asked_of_what_stood_then(house: House, project: str) -
         assert len(found.items) == count
 
 
-async def test_a_search_finds_what_was_said_then(house: House, project: str) -> None:
+async def test_a_search_as_of_a_commit_finds_the_texts_of_that_time(house: House, project: str) -> None:
     task = new_id()
     origin = house.delivery(await house.delegated(project, task))
     await house.apply(

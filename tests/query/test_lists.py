@@ -140,7 +140,7 @@ async def test_lists_gets_and_walks_use_an_index_that_fits(
 
 
 @pytest.mark.parametrize(("store", "where"), [(store, where) for store, where, _ in WHERES])
-async def test_a_list_is_what_containment_finds(
+async def test_a_list_equals_a_query_by_containment(
     house: House, large_project: str, memory: Connection, store: str, where: dict[str, Any]
 ) -> None:
     contained = "SELECT id FROM records WHERE project = $1 AND store = $2 AND body @> $3 ORDER BY seq DESC"

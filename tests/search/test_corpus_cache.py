@@ -293,7 +293,7 @@ async def test_corpora_that_do_not_fit_together_are_not_read_by_each_search(
         assert read_connections.read == read
 
 
-async def test_one_store_is_read_at_a_time_and_nobody_waits_for_it(
+async def test_one_corpus_is_read_at_a_time_and_searches_do_not_wait(
     postgres: PostgresUrls, owner: Connection, memory: Connection, read_connections: ReadConnections
 ) -> None:
     await fill_store(owner, random.Random(1), 10)
@@ -393,7 +393,7 @@ async def test_a_search_that_began_before_an_erasure_has_nothing_read_that_was_e
     ("instead", "said"),
     [("SELECT 1 / 0", "not_cached"), ("SELECT pg_sleep(60)", "not_cached"), (b"no statement", "load_failed")],
 )
-async def test_a_search_does_without_what_cannot_be_read(
+async def test_a_search_works_when_a_corpus_cannot_be_read(
     owner: Connection,
     memory: Connection,
     read_connections: ReadConnections,

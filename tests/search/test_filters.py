@@ -64,7 +64,7 @@ async def test_only_what_passes_the_filter_is_found(
     assert sources(await look(house, project, "restart the resolver", **filter)) == wanted
 
 
-async def test_the_past_is_filtered_too_and_says_what_it_cannot_be_asked(house: House, project: str) -> None:
+async def test_filters_as_of_a_time_work_except_by_metadata(house: House, project: str) -> None:
     now = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
     assert sources(await look(house, project, "resolver", under="tools/", as_of=now)) == {"tools/dns.py"}
     asked = HybridSearch(store="chunks", text="resolver", where={"metadata": {"team": "data"}}, as_of=now)

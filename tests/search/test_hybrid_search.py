@@ -286,7 +286,7 @@ async def test_a_text_is_found_by_itself_whatever_it_is_written_in(owner: Connec
         assert ids(await look(memory, text))[0] == id
 
 
-async def test_hybrid_finds_what_words_alone_and_meaning_alone_put_second(
+async def test_hybrid_search_with_the_real_model_finds_the_right_page(
     owner: Connection, memory: Connection, embedder: Embedder
 ) -> None:
     vectors = await embedder.embed(list(TEXTS.values()))

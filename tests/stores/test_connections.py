@@ -157,7 +157,7 @@ async def lease_of_its_own(house: House, name: str) -> AsyncIterator[str]:
             await record.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-async def test_a_lease_keeps_its_epoch_until_somebody_else_has_held_it(house: House) -> None:
+async def test_a_lease_keeps_its_epoch_until_another_process_has_held_it(house: House) -> None:
     """Commits sent under it may still be on their way."""
     async with lease_of_its_own(house, "ended") as url, Wire(url) as wire, house.superuser() as record:
         ours, theirs = Lease(wire.url, "ours"), Lease(url, "theirs")

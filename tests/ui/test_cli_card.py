@@ -54,7 +54,7 @@ def test_the_text_of_a_stop_for_want_of_a_provider_is_a_plan(code: str) -> None:
     assert "last proposed" not in lines
 
 
-def test_numbers_and_what_was_searched_for_are_there_when_they_are_asked_for() -> None:
+def test_a_verbose_card_shows_scores_and_searches() -> None:
     score = "0.66, medium 0.4 × similarity 0.85 + 0.3 × 2/5 sources + 0.2 × provider (not applicable, counts as yes)"
     escalation = {"to": "human", "code": "low_confidence", "searched_for": ["documents about: the resolver"]}
     caveats = incident()["findings"] | {"caveats": ["confidence is medium (0.66)"]}
@@ -241,7 +241,7 @@ def test_where_no_document_is_about_it_the_nearest_are_called_the_nearest() -> N
     assert "nearest “Ask the resolver" in lines
 
 
-def test_code_without_a_plan_quotes_the_nearest_and_with_one_what_it_rests_on() -> None:
+def test_a_stopped_build_shows_its_documents_or_the_nearest_passage() -> None:
     escalation = {"to": "calling_llm", "code": "no_model"}
     given = {"kind": "develop", "proposal": None, "waiting_for": "override", "escalation": escalation}
     assert "1 document about it" in flat(card_text(incident(**given)))
@@ -285,7 +285,7 @@ def test_a_need_is_not_repeated_as_a_next_step() -> None:
     assert "then          Ask the owner." in lines
 
 
-def test_a_task_that_nobody_has_looked_at_does_not_say_that_nothing_is_known() -> None:
+def test_a_card_before_any_search_says_not_searched_yet() -> None:
     lines = card_text(incident(findings=None))
     assert "not searched yet" in lines
     assert "found no similar one" not in lines

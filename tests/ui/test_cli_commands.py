@@ -167,7 +167,7 @@ def test_an_error_that_is_larger_than_a_message_takes_is_not_sent(
     assert "counterpoint ingest" in result.stderr
 
 
-def test_submit_names_on_stderr_what_nobody_knows(api: ScriptedApi) -> None:
+def test_submit_names_unknown_fields_on_stderr(api: ScriptedApi) -> None:
     api.on("POST /v1/tasks", (202, incident(state="submitted", ignored=["descripton"])))
     result = run("submit", "plan", "x", *api.options())
     assert "descripton" in result.stderr

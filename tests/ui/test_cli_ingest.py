@@ -73,9 +73,7 @@ def test_an_empty_file_of_a_folder_is_counted_and_no_error(api: ScriptedApi, tmp
     assert report["empty"] == 3
 
 
-def test_a_file_that_is_empty_now_or_named_itself_is_an_error_and_what_was_known_stays(
-    api: ScriptedApi, tmp_path: Path
-) -> None:
+def test_an_empty_file_is_an_error_and_its_earlier_version_stays(api: ScriptedApi, tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / "a.md").write_text("")
@@ -142,7 +140,7 @@ def test_untrusted_documents_are_sent_as_untrusted(api: ScriptedApi, tmp_path: P
         assert CliRunner().invoke(app, ["ingest", *words, "--untrusted", *api.options()]).exit_code == 2
 
 
-def test_a_passage_that_nobody_vouches_for_is_shown_as_such(api: ScriptedApi) -> None:
+def test_an_unvouched_passage_is_marked(api: ScriptedApi) -> None:
     hits = [
         {"source": f"{name}.md", "start": 0, "end": 3, "score": 1.0, "text": "# A", "integrity": integrity}
         for name, integrity in (("said", 2), ("found", 0))

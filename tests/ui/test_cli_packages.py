@@ -91,7 +91,7 @@ def test_names_in_prose_are_told_from_words_that_mean_something_else() -> None:
     assert "LEP" in names("apache-airflow-providers-lep", protocol)[1]
 
 
-def test_a_name_that_two_claim_is_left_to_the_one_whose_own_it_is() -> None:
+def test_an_alias_claimed_twice_is_dropped() -> None:
     ledger = Provider(name="Ledger", package="apache-airflow-providers-ledger")
     other = Provider(name="Other", aliases=("Ledger", "Book"), package="apache-airflow-providers-other")
     third = Provider(name="Third", aliases=("book",), package="apache-airflow-providers-third")

@@ -81,7 +81,7 @@ def test_on_the_narrowest_terminal_an_id_goes_on_below() -> None:
     assert TASK in "".join("".join(printed(table(heads, rows, "none"), 30)[1:]).split())
 
 
-def test_where_nobody_sits_a_row_is_a_line() -> None:
+def test_without_a_terminal_a_row_is_one_line() -> None:
     heads, rows = LISTS["tasks"]
     assert len(printed(table(heads, rows, "none"), 500)) == 1 + len(rows)
 

@@ -230,6 +230,6 @@ async def test_lineage_goes_both_ways_or_one(front: RunningFront) -> None:
 
 
 @pytest.mark.parametrize("what", ["lineage", "blast-radius"])
-async def test_a_job_nobody_has_told_of_is_404(front: RunningFront, what: str) -> None:
+async def test_an_unknown_job_is_404(front: RunningFront, what: str) -> None:
     response = await front.me.get(f"{path_of('nobody')}/{what}")
     assert (response.status_code, response.json()["code"]) == (404, "not_found")

@@ -219,7 +219,7 @@ async def test_a_page_is_shorter_when_its_tasks_would_not_fit_into_one_reply(fro
     assert seen == [f"t{number}" for number in reversed(range(9))]
 
 
-async def test_escalations_are_the_tasks_that_need_somebody(front: RunningFront) -> None:
+async def test_escalations_are_the_tasks_with_an_escalation(front: RunningFront) -> None:
     escalation = {"to": "calling_llm", "code": "low_confidence"}
     put_task(front, "t1", "input_required", waiting_for="documents", escalation=escalation)
     put_task(front, "t2", "input_required", waiting_for="outcome")
