@@ -1,4 +1,4 @@
-"""Row A8: the outcome of every attempt is remembered once, by its best evidence, and decides how the task goes on."""
+"""The outcome of every attempt is stored once, by its best evidence, and decides how the task goes on."""
 
 from decimal import Decimal
 from typing import Any

@@ -1,4 +1,4 @@
-"""Row A3: a task that stopped for want of documents goes on by itself when they come, and only then."""
+"""A task that stopped for want of documents goes on by itself when they come, and only then."""
 
 import shlex
 from datetime import timedelta

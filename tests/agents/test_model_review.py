@@ -1,4 +1,4 @@
-"""Row D6: a model reviews a result beside the rules. It adds objections that the rules accept, and takes none away."""
+"""A model reviews a result beside the rules. It adds objections that the rules accept, and takes none away."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Row A6: what takes a task to the calling LLM although its work could go on, and what does not."""
+"""Triggers that take a task to the calling LLM although its work could go on."""
 
 from typing import Any
 

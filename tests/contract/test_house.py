@@ -367,7 +367,7 @@ def test_a_statement_is_the_text_below_its_name() -> None:
 MODULE_LINES, FUNCTION_LINES, ARGUMENTS = 350, 60, 8
 NO_SENTENCE = re.compile(r"(?:What|Who|Whose|Whom|Which|How|So|Of|Where|When|That|Such|Whatever|Whoever)\b")
 Node = TypeVar("Node", bound=ast.AST)
-PLAN_ROW = re.compile(r"\(?\brows? [A-M]\d|\bseeds? 0\d\d\b")
+PLAN_ROW = re.compile(r"\(?\b[Rr]ows? [A-M]\d|\bseeds? 0\d\d\b")
 
 
 def nodes(*kinds: type[Node]) -> Iterator[tuple[str, Node]]:
