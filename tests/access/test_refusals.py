@@ -252,7 +252,7 @@ class TestSecrets:
             assert not any(secret in body for body in await leaf_bodies(connection, "project = $1", project))
 
 
-class TestUnreadable:
+class TestUnreadableRequests:
     @pytest.mark.parametrize("raw", [b"", b"null", b"[]", b"\xff", b"{}", b'{"origin": {}}', b"[" * 100_000])
     async def test_a_malformed_request_is_refused_as_invalid(self, house: House, raw: bytes) -> None:
         for ask in (house.door.query, house.door.commit):

@@ -21,7 +21,7 @@ async def screened_names(house: House, project: str, *names: str) -> tuple[str, 
     return QueryReply.model_validate_json(await house.door.query("lineage", request.model_dump_json().encode())).names
 
 
-class TestTakenOut:
+class TestRedaction:
     async def test_a_secret_name_is_redacted_everywhere_and_lineage_still_joins(
         self, house: House, project: str
     ) -> None:
@@ -78,7 +78,7 @@ class TestTakenOut:
         assert await tables_with(house, project, "https://ci.internal/1") == {"records"}
 
 
-class TestRefused:
+class TestRefusals:
     @pytest.mark.parametrize("store", ["jobs", "runs"])
     async def test_a_record_id_with_a_secret_is_refused(self, house: House, project: str, store: str) -> None:
         write = Write(store=store, id=f"etl/{KEY}", body={"name": "a"})

@@ -64,7 +64,7 @@ async def principal(house: House, kind: PrincipalKind, *roles: Any) -> str:
     return name
 
 
-class TestRedacted:
+class TestRedaction:
     async def test_a_redacted_value_is_in_no_record_message_log_or_leaf(self, house: House, project: str) -> None:
         manager = house.delivery(await house.routed(project, "t-1"))
         text = f"{CARD} was declined for {MAIL} at {ADDRESS}"
@@ -134,7 +134,7 @@ class TestRedacted:
         assert await tables_with(house, project, GENERIC.split('"')[1]) == {"records"}
 
 
-class TestReleased:
+class TestReleases:
     async def test_a_person_lets_one_value_pass_in_one_project_until_it_is_revoked(
         self, house: House, project: str
     ) -> None:

@@ -17,7 +17,7 @@ from counterpoint.proto.memory import Write
 pytestmark = pytest.mark.xdist_group("litellm")  # its import takes seconds
 
 
-class TestKilled:
+class TestKills:
     async def test_before_the_reservation_nothing_is_left(
         self, door: Door, outside: World, memory: Memory, model_client: Gateway, house: House, project: str
     ) -> None:

@@ -102,7 +102,7 @@ def summary(*questions: str, kind: str = "question", title: str | None = None) -
     return session.summary
 
 
-class TestFollowing:
+class TestFollowUps:
     def test_a_question_that_points_back_is_asked_with_the_one_before_it(self) -> None:
         before = earlier_questions(summary("Who owns finance_daily?", "And when does it run?"), "And when does it run?")
         looked = search_query_of("And when does it run?", before)
@@ -238,7 +238,7 @@ class TestExact:
         assert exact(text) <= exact(f"{text}\n")
 
 
-class TestWritten:
+class TestDrafts:
     def test_each_sentence_cites_the_part_it_rests_on(self) -> None:
         draft = draft_of_model(
             "The finance team owns finance_daily [2]. Call the duty manager at 555-0199 [1].", FOUND, "m"

@@ -186,7 +186,7 @@ async def test_a_tree_that_was_changed_where_it_is_kept_is_never_signed(
         assert [each.size for each in await log.signed()] == [7, 607]
 
 
-class TestTheExport:
+class TestExport:
     async def test_a_checkpoint_is_a_signed_note(self, log: Log) -> None:
         (checkpoint,) = await log.signed()
         origin, size, root, blank, signature = checkpoint.note.splitlines()

@@ -138,7 +138,7 @@ class TestTheSameTexts:
         assert [made for _, made in await asyncio.gather(first, second)] == [3, 2]
 
 
-class TestWhatIsGone:
+class TestMissingDocument:
     @staticmethod
     def found(source: str, content: str, root: str = "file://host/docs") -> Document:
         return Document(source=source, text=content, root=root)

@@ -21,7 +21,7 @@ from counterpoint.proto.ingest import Document, PutPart, PutReply
 from counterpoint.proto.messages import Blob
 
 
-class TestADocumentThatIsNotFinished:
+class TestUnfinishedDocument:
     @pytest.mark.parametrize("old", [None, "valve"])
     async def test_is_not_the_new_one_until_it_is_asked_for_again(
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch, old: str | None

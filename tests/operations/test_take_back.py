@@ -38,7 +38,7 @@ async def resting(
     return {(each.store, each.id, each.version): each.hops for each in radius.items}
 
 
-class TestTheRadius:
+class TestRadius:
     async def test_leads_from_a_document_to_what_was_decided_and_learned(self, house: House, project: str) -> None:
         document = await ingest(house, project, POISON)
         poisoned, clean = new_id(), new_id()
@@ -373,7 +373,7 @@ class TestARollback:
         assert after.body["sha256"] != before.body["sha256"]
 
 
-class TestThatNobodyHeardOf:
+class TestLostReply:
     """The commit of a wish whose answer is lost may have been applied, or not."""
 
     @staticmethod
