@@ -77,7 +77,9 @@ async def test_commits_under_way_are_put_back_too(house: House, project: str) ->
     assert await there(house, project, ("plans", task)) == [True]
 
 
-async def test_of_a_shared_item_is_lifted_in_all_projects(house: House, project: str, shared_document: str) -> None:
+async def test_lifting_a_shared_item_restores_records_in_all_projects(
+    house: House, project: str, shared_document: str
+) -> None:
     learned = await learn(house, project, new_id())
     first = await wish(house, "shared", "quarantine", store="documents", id=shared_document)
     assert not any(await there(house, project, *learned.values()))
@@ -86,7 +88,7 @@ async def test_of_a_shared_item_is_lifted_in_all_projects(house: House, project:
 
 
 @pytest.mark.parametrize("where", ["_in_other_projects", "_lift_in_other_projects"])
-async def test_of_a_shared_item_goes_on_where_it_was_interrupted(
+async def test_an_interrupted_take_back_of_a_shared_item_is_continued(
     house: House, project: str, shared_document: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learned = await learn(house, project, new_id())
@@ -114,7 +116,7 @@ async def test_of_a_shared_item_goes_on_where_it_was_interrupted(
         assert await there(house, project, ("attempts", "later")) == [True]
 
 
-async def test_takes_out_behind_what_a_killed_process_did_not(
+async def test_a_restart_takes_out_what_a_killed_process_left(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message carried it into a commit, and the process ended before that was taken out."""

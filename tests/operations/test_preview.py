@@ -49,7 +49,7 @@ async def test_a_preview_counts_the_effects_of_the_take_back(house: House, proje
     assert done.restored == ({"documents": 1, "chunks": 1} if kind == "rollback" else {})
 
 
-async def test_of_a_shared_item_it_counts_the_other_projects(house: House, project: str) -> None:
+async def test_a_preview_of_a_shared_item_counts_other_projects(house: House, project: str) -> None:
     document = await ingest(house, "shared", f"{POISON} {project}", source=f"{project}.md")
     for each in (project, f"{project}-b"):
         await learn(house, each, new_id())
