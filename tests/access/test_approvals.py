@@ -54,7 +54,7 @@ def message() -> Outgoing:
     return Outgoing(type=DECIDED, data=body)
 
 
-async def test_of_two_decisions_on_one_version_one_is_committed(house: House, project: str) -> None:
+async def test_two_decisions_on_one_version_are_one_commit_and_one_conflict(house: House, project: str) -> None:
     await request_approval(house, project)
     people = [await principal(house, project, f"{name}-{project}", "person", "approve") for name in ("ana", "ben")]
 
@@ -71,7 +71,7 @@ async def test_of_two_decisions_on_one_version_one_is_committed(house: House, pr
     assert sum(m.row.type == DECIDED and m.project == project for m in house.sent.values()) == 1
 
 
-async def test_nobody_but_a_person_who_may_approve_decides(house: House, project: str) -> None:
+async def test_only_a_person_with_the_right_to_approve_decides(house: House, project: str) -> None:
     await request_approval(house, project)
     write = approval(project, state="approved", decided_by="x", decided_at=AT)
     bot = await principal(house, project, f"bot-{project}", "agent", "approve", "read", "operate", "admin")
@@ -115,7 +115,7 @@ async def test_a_deputy_decides_while_a_person_who_may_approve_has_delegated(hou
 
 
 @pytest.mark.parametrize("case", ["over", "by one who may not", "agent", "other project", "by the deputy", "namesake"])
-async def test_a_delegation_that_does_not_hold_gives_no_right(house: House, project: str, case: str) -> None:
+async def test_an_invalid_delegation_gives_no_right(house: House, project: str, case: str) -> None:
     await request_approval(house, project)
     now = datetime.now(UTC)
     ana = await principal(house, project, f"ana-{project}", "person", "approve", "read")
@@ -132,7 +132,7 @@ async def test_a_delegation_that_does_not_hold_gives_no_right(house: House, proj
     await house.refusal("router", house.standing(project, principal=ben), "store", writes=(write,))
 
 
-async def test_who_may_not_approve_delegates_nothing(house: House, project: str) -> None:
+async def test_a_principal_without_the_right_to_approve_cannot_delegate_it(house: House, project: str) -> None:
     reader = await principal(house, project, f"reader-{project}", "person", "read", "operate", "admin")
     bot = await principal(house, project, f"bot-{project}", "agent", "approve", "read")
     for by in (reader, bot):

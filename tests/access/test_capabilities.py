@@ -163,7 +163,7 @@ def test_no_bit_of_a_token_can_be_flipped() -> None:
 
 
 @given(st.text() | st.binary().map(lambda raw: raw.hex()))
-def test_what_is_no_token_is_malformed(text: str) -> None:
+def test_text_that_is_no_token_is_malformed(text: str) -> None:
     assert refusal(text) == "malformed"
     with pytest.raises(Denied, match="malformed"):
         attenuate(text, stores=["attempts"])
@@ -208,7 +208,7 @@ def test_a_block_that_says_more_than_attenuations_do_is_refused(block: str) -> N
     assert refusal(token, Access("attempts", "append")) == "malformed"
 
 
-def test_facts_of_an_appended_block_would_not_be_believed_either(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forged_facts_of_an_appended_block_grant_no_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second fence: what biscuit makes of a forged block when the first lets it through."""
     monkeypatch.setattr(capabilities, "_ATTENUATION", re.compile(r"[\s\S]*"))
     forged = 'grant(hex:00, "{}"); grant($r, "{}") <- grant($r, $g); store("attempts"); operation("append"); time(0);'
@@ -226,7 +226,7 @@ def test_every_access_of_a_request_is_held_against_the_attenuations() -> None:
     assert refusal(token, Access("attempts", "read"), Access("chunks", "read")) == "attenuated"
 
 
-def test_nothing_can_be_narrowed_to_what_is_no_name() -> None:
+def test_a_token_can_be_narrowed_to_legal_names_only() -> None:
     for narrowing in ("stores", "operations", "agents"):
         with pytest.raises(ValueError, match="not the name"):
             attenuate(mint(KEYRING, grant()), **{narrowing: ['a", "b']})  # type: ignore[arg-type]

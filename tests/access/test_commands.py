@@ -76,7 +76,7 @@ async def test_a_document_is_erased(house: House, project: str) -> None:
     assert kept["state"] == "erased"
 
 
-async def test_what_does_not_exist_is_not_found(house: House, project: str) -> None:
+async def test_commands_on_missing_records_are_refused_as_not_found(house: House, project: str) -> None:
     for command in (take_back(), erase(), RetryDeadLetter(id="l-1", version=1)):
         reply = await send(house, house.standing(project, principal=PERSON), command)
         assert reply.refusal is not None

@@ -142,7 +142,7 @@ def test_secrets_are_told_by_what_stands_around_them(text: str, kind: str, secre
         "",
     ],
 )
-def test_what_is_no_secret_is_left_alone(text: str) -> None:
+def test_text_without_a_secret_is_left_alone(text: str) -> None:
     assert scan(text) == ()
 
 
@@ -188,7 +188,7 @@ def test_findings_are_in_order_apart_and_inside_the_text(text: str) -> None:
 
 
 @given(SECRETS["card"] | SECRETS["aws_access_key"] | SECRETS["github_token"], st.data())
-def test_places_are_those_of_the_text_as_given_whatever_disguises_it(secret: str, data: st.DataObject) -> None:
+def test_offsets_refer_to_the_original_text_under_any_disguise(secret: str, data: st.DataObject) -> None:
     full_width = str.maketrans({chr(code): chr(code + 0xFEE0) for code in range(0x21, 0x7F)})
     disguised = "".join(
         data.draw(st.sampled_from([char, char.translate(full_width), char + "\u200b", "\u00ad" + char]))

@@ -34,7 +34,7 @@ async def test_a_refusal_is_explained_by_its_id(house: House, project: str) -> N
 
 
 @pytest.mark.parametrize("how", ["query", "permanent"])
-async def test_queries_and_bad_requests_have_one_too(house: House, project: str, how: str) -> None:
+async def test_refusals_of_queries_and_invalid_requests_have_an_id_too(house: House, project: str, how: str) -> None:
     if how == "query":
         refused = await house.refusal("manager", house.standing(project), "grant", Get(store="tasks", id="t"))
     else:
@@ -46,7 +46,7 @@ async def test_queries_and_bad_requests_have_one_too(house: House, project: str,
     assert ("Problem: " in found["text"], "Required: " in found["text"]) == (how == "permanent", how == "query")
 
 
-async def test_what_is_only_put_off_has_none(house: House, project: str) -> None:
+async def test_a_transient_refusal_has_no_id(house: House, project: str) -> None:
     routed = await house.routed(project, "t-1")
     reply = await house.commit("manager", house.delivery(routed), reads=3)
     assert reply.refusal is not None
@@ -65,7 +65,7 @@ async def test_refusals_are_listed_newest_first_a_page_at_a_time(house: House, p
     assert listed == ids[::-1]
 
 
-async def test_nobody_learns_of_another_projects_refusals(house: House, project: str) -> None:
+async def test_refusals_of_another_project_are_not_found(house: House, project: str) -> None:
     refused = await house.refusal("router", house.standing(project), "store", writes=(TASK,))
     other = f"{project}-b"
     assert await explained(house, other) == []

@@ -95,7 +95,7 @@ async def answer_to(house: House, project: str, query: MemoryQuery) -> dict[str,
 
 
 @pytest.fixture
-async def theirs(house: House, project: str) -> dict[str, str]:
+async def neighbour(house: House, project: str) -> dict[str, str]:
     """Return the records of a neighbouring project, `<project>-b`."""
     return await fill_project(house, f"{project}-b")
 
@@ -103,21 +103,21 @@ async def theirs(house: House, project: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     "illegal", ["../../x", "..", "./x", "", " x", "x\n", "a\x00b", "a\x1b[2Jb", "a\u2028b", "x" * 4096]
 )
-async def test_a_record_whose_id_is_no_name_is_not_kept(house: House, project: str, illegal: str) -> None:
+async def test_a_record_with_an_illegal_id_is_refused(house: House, project: str, illegal: str) -> None:
     write = Write(store="submissions", id=illegal, body={})
     refusal = await house.refusal("router", house.standing(project), "invalid", writes=(write,))
     assert [problem.field for problem in refusal.problems] == ["writes.submissions.id"]
 
 
-async def test_a_foreign_id_is_answered_as_one_that_nobody_has(
-    house: House, project: str, theirs: dict[str, str]
+async def test_a_foreign_id_is_answered_like_an_unknown_one(
+    house: House, project: str, neighbour: dict[str, str]
 ) -> None:
     async with house.superuser() as connection:
         at = f"SELECT commit_id::text FROM records WHERE project = '{project}-b' AND store = 'tasks'"
         commit = await connection.fetchval(at)
     refused = await house.refusal("router", house.standing(f"{project}-b"), "store", Get(store="routes", id="r"))
     nobodys = "01900000-0000-7000-8000-000000000000"
-    for store, foreign in theirs.items():
+    for store, foreign in neighbour.items():
         for ask in (
             lambda one, store=store: Get(store=store, id=one),
             lambda one, store=store: Dependents(store=store, id=one),
@@ -142,16 +142,16 @@ async def test_a_foreign_id_is_answered_as_one_that_nobody_has(
         assert (await house.report(project, proof))["leaves"] == []
 
 
-async def test_a_foreign_record_is_changed_and_deleted_as_one_that_nobody_has(
-    house: House, project: str, theirs: dict[str, str]
+async def test_changes_of_a_foreign_record_are_answered_like_those_of_an_unknown_one(
+    house: House, project: str, neighbour: dict[str, str]
 ) -> None:
     manager = await house.routed(project, "t-9")
-    before = {store: await house.body(f"{project}-b", store, one) for store, one in theirs.items()}
+    before = {store: await house.body(f"{project}-b", store, one) for store, one in neighbour.items()}
     for caller, store in (("router", "submissions"), ("manager", "attempts"), ("manager", "plans")):
         for body in ({"state": "mine"}, None):
             for expect in (1, 2, 7):
                 answered = []
-                for one in (theirs[store], "nobodys"):
+                for one in (neighbour[store], "nobodys"):
                     origin = house.standing(project) if caller == "router" else house.delivery(manager)
                     write = Write(store=store, id=one, body=body, expect=expect)
                     reply = await house.commit(caller, origin, step=f"{one} {store} {body} {expect}", writes=(write,))
@@ -161,14 +161,14 @@ async def test_a_foreign_record_is_changed_and_deleted_as_one_that_nobody_has(
                 assert answered[0] == answered[1]
     for kind in ("quarantine", "rollback"):
         answered = []
-        for one in (theirs["documents"], "nobodys"):
+        for one in (neighbour["documents"], "nobodys"):
             wish = Write(store="quarantines", id=f"q-{kind}-{one}", body={
                 "kind": kind, "store": "documents", "id": one, "reason": "wrong"})  # fmt: skip
             reply = await house.commit("router", house.standing(project, principal=PERSON), writes=(wish,))
             assert reply.refusal is not None
             answered.append(blank(reply.model_dump(mode="json", exclude={"refusal": {"id"}}), one))
         assert answered[0] == answered[1]
-    assert {store: await house.body(f"{project}-b", store, one) for store, one in theirs.items()} == before
+    assert {store: await house.body(f"{project}-b", store, one) for store, one in neighbour.items()} == before
 
 
 def blank(told: Any, name: str) -> Any:
@@ -176,7 +176,7 @@ def blank(told: Any, name: str) -> Any:
     return json.loads(json.dumps(told).replace(name, "?"))
 
 
-async def test_a_name_that_is_like_anothers_finds_nothing(house: House, project: str) -> None:
+async def test_lookalikes_of_an_id_find_nothing(house: House, project: str) -> None:
     mine = await fill_project(house, project)
     for store, one in mine.items():
         for name in (*NAMES, *like(one)):
@@ -204,7 +204,7 @@ async def test_a_value_that_is_no_text_matches_itself_alone(house: House, projec
         assert not any(each.items for each in found.found), (store, where)
 
 
-async def test_a_project_like_anothers_holds_nothing_of_it(house: House, project: str) -> None:
+async def test_lookalikes_of_a_project_hold_none_of_its_records(house: House, project: str) -> None:
     mine = await fill_project(house, project)
     for name in (*NAMES, *like(project), None):
         try:
@@ -224,7 +224,7 @@ async def test_a_project_like_anothers_holds_nothing_of_it(house: House, project
 @pytest.mark.parametrize(
     "store", [*NAMES, "Tasks", "tasks ", "tasks\n", "t\u0430sks", "records", "records;--", "tasks,plans"]
 )
-async def test_a_store_that_is_none_is_refused(house: House, project: str, store: str) -> None:
+async def test_an_unknown_store_is_refused(house: House, project: str, store: str) -> None:
     for query in (Get(store=store, id="t-1"), List(store=store), VectorSearch(store=store, text="a")):
         await house.refusal("router", house.standing(project), "store", query)
     await house.refusal("router", house.standing(project), "store", writes=(Write(store=store, id="x", body={}),))

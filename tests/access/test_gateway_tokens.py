@@ -72,7 +72,7 @@ async def confidential(house: House, project: str, record_id: str) -> None:
     await house.apply("manager", house.delivery(sent), writes=(write,))
 
 
-async def test_it_reserves_for_its_task_and_for_nothing_else(house: House, project: str) -> None:
+async def test_a_gateway_token_reserves_for_its_own_task_only(house: House, project: str) -> None:
     held = await token(house, house.delivery(await house.delegated(project, "t-1")))
     await house.apply("manager", paid(house, held), step="reserve", last=False, writes=reservation())
     await house.refusal("manager", paid(house, held), "task", step="a", last=False, writes=reservation("t-2", "c-2"))
@@ -83,7 +83,7 @@ async def test_it_reserves_for_its_task_and_for_nothing_else(house: House, proje
     await house.refusal("manager", paid(house, held), "store", Get(store="sessions", id="x"))
 
 
-async def test_nobody_else_can_use_it(house: House, project: str) -> None:
+async def test_a_gateway_token_is_refused_from_other_callers_and_origins(house: House, project: str) -> None:
     held = await token(house, house.delivery(await house.delegated(project, "t-1")))
     for caller in ("developer", "router", "lineage"):
         await house.refusal(caller, paid(house, held), "audience", step="a", last=False, writes=reservation())
@@ -93,14 +93,14 @@ async def test_nobody_else_can_use_it(house: House, project: str) -> None:
     await house.refusal("manager", paid(house, held, message_id=new_id()), "message", step="a", writes=reservation())
 
 
-async def test_it_ends(house: House, project: str) -> None:
+async def test_a_gateway_token_expires_within_a_minute(house: House, project: str) -> None:
     grant = unverified_grant(await token(house, house.delivery(await house.delegated(project, "t-1"))))
     assert grant.expires_at <= datetime.now(UTC) + timedelta(seconds=60)
     late = mint(house.keyring, grant.model_copy(update={"expires_at": datetime.now(UTC) - timedelta(seconds=1)}))
     await house.refusal("manager", paid(house, late), "expired", step="a", writes=reservation())
 
 
-async def test_with_its_task_only_what_began_is_settled(house: House, project: str) -> None:
+async def test_after_the_end_of_a_task_only_begun_calls_are_settled(house: House, project: str) -> None:
     held = await token(house, house.delivery(await house.delegated(project, "t-2")))
     await house.apply("manager", paid(house, held), step="reserve", last=False, writes=reservation("t-2"))
     ended = Write(store="tasks", id="t-2", body=task_body("t-2", "cancelled"), expect=1)
@@ -113,7 +113,7 @@ async def test_with_its_task_only_what_began_is_settled(house: House, project: s
     assert (await house.commit("manager", paid(house, held), step="c", last=False, writes=both)).status == "stale"
 
 
-async def test_only_who_works_on_a_task_and_may_use_the_gateway_is_given_one(house: House, project: str) -> None:
+async def test_only_a_worker_of_a_task_with_the_right_gets_a_token(house: House, project: str) -> None:
     delegated = await house.delegated(project, "t-1")
     assert await code(house, "manager", house.delivery(delegated)) == "audience"
     of_manager = await request_token(house, "manager", house.delivery(await house.routed(project, "t-2")))
@@ -123,7 +123,7 @@ async def test_only_who_works_on_a_task_and_may_use_the_gateway_is_given_one(hou
     assert await code(house, "developer", house.delivery(delegated, lives_s=-1)) == "expired"
 
 
-async def test_none_is_given_for_what_providers_may_not_be_told(house: House, project: str) -> None:
+async def test_no_token_is_given_after_a_read_above_the_clearance_of_the_providers(house: House, project: str) -> None:
     await confidential(house, project, "s-1")
     origin = house.delivery(await house.delegated(project, "t-1"))
     early = await token(house, origin)
@@ -132,14 +132,14 @@ async def test_none_is_given_for_what_providers_may_not_be_told(house: House, pr
     await house.refusal("manager", paid(house, early), "label", step="a", last=False, writes=reservation())
 
 
-async def test_none_is_given_where_it_is_not_known_what_was_read(house: House, project: str) -> None:
+async def test_no_token_is_given_when_the_read_set_is_lost(house: House, project: str) -> None:
     origin = house.delivery(await house.delegated(project, "t-1"))
     await house.answer("developer", origin, Get(store="sessions", id="s-1"))
     house.restart()
     assert await code(house, "developer", origin, reads=1) == "transient"
 
 
-async def test_one_for_the_web_counts_as_something_read_and_one_for_models_does_not(house: House, project: str) -> None:
+async def test_a_token_for_the_web_counts_as_a_read_and_one_for_models_does_not(house: House, project: str) -> None:
     origin = house.delivery(await house.delegated(project, "t-1"))
     await token(house, origin)
     await token(house, origin, purpose="web")
@@ -150,7 +150,7 @@ async def test_one_for_the_web_counts_as_something_read_and_one_for_models_does_
     await house.apply("developer", origin, reads=1, step="b", last=False, writes=(write,))
 
 
-async def test_what_was_read_for_a_prompt_is_what_the_call_rests_on(house: House, project: str) -> None:
+async def test_the_read_set_of_a_model_call_is_what_the_prompt_read(house: House, project: str) -> None:
     await house.apply("manager", house.delivery(await house.routed(project, "t-0")),
                      writes=(Write(store="sessions", id="s-1", body={"summary": "as ever"}),))  # fmt: skip
     origin = house.delivery(await house.delegated(project, "t-1"))
@@ -166,7 +166,7 @@ async def test_what_was_read_for_a_prompt_is_what_the_call_rests_on(house: House
     assert [each[:3] for each in json.loads(reads)] == [["sessions", "s-1", 1]]
 
 
-async def test_a_job_of_memorys_own_has_a_budget_of_its_own(house: House, project: str) -> None:
+async def test_a_job_of_memory_has_its_own_budget(house: House, project: str) -> None:
     held = Tokens(policy(), house.keyring).minted_of_job(project, "j-1", 1)
     writes = (Write(store="model_calls", id="c-1", body={}), Write(store="spend", id="job:j-1", body={}))
     house.restart()

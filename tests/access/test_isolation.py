@@ -189,9 +189,7 @@ async def rows(connection: "Connection", project: str) -> Any:
 class TestBusAlone:
     """Memory answers whoever asks, whatever they ask, and keeps nothing to itself."""
 
-    async def test_a_stolen_developer_asks_as_nobody_else_publishes_nothing_and_hears_nothing(
-        self, tmp_path: "Path"
-    ) -> None:
+    async def test_a_stolen_login_of_the_developer_has_only_its_own_rights(self, tmp_path: "Path") -> None:
         async with provisioned(tmp_path, CONFIG) as bus, answering(bus) as memory:
             held = await bus.held()
             async with login(bus.port, "developer", bus.passwords["developer"]) as stolen:
@@ -232,7 +230,7 @@ class TestBusAlone:
 
 
 class TestStatistics:
-    async def test_what_words_are_worth_is_counted_per_project(self, house: House, project: str) -> None:
+    async def test_term_statistics_are_counted_per_project(self, house: House, project: str) -> None:
         theirs = f"{project}-b"
         await fill_project(house, project)
         counted = "SELECT 'l', store, term, label, rows FROM lexicon WHERE project = $1 UNION ALL" \

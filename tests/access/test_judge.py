@@ -74,9 +74,7 @@ def test_the_verdict_is_the_highest_of_all() -> None:
 
 
 @given(st.lists(values, min_size=1, max_size=4), st.sampled_from(range(4)))
-def test_what_is_redacted_or_blocked_is_in_no_part_of_the_body_and_is_found_no_more(
-    chosen: list[tuple[str, str]], label: int
-) -> None:
+def test_redacted_and_blocked_values_are_in_no_part_of_the_body(chosen: list[tuple[str, str]], label: int) -> None:
     text = "\n".join(f"line {n}: {value} and" for n, (_, value) in enumerate(chosen))
     body = {"text": text, "deep": [{"note": text}], "keys": {text: 1}, "other": "untouched"}
     judged = judge(policy(), body, ("text", "deep", "keys"), label)
@@ -92,14 +90,14 @@ def test_what_is_redacted_or_blocked_is_in_no_part_of_the_body_and_is_found_no_m
     assert judge(policy(), everything, everything, label).verdict == "allow"
 
 
-def test_what_is_under_quarantine_is_left_for_a_person_to_look_at() -> None:
+def test_quarantined_values_stay_readable_for_a_person() -> None:
     judged = judge_text(f"{VALUES['uncertain']}, {VALUES['identity']}", INTERNAL)
     assert judged.verdict == "quarantine"
     assert VALUES["uncertain"] in judged.body["text"]
     assert VALUES["identity"] not in judged.body["text"]
 
 
-def test_what_a_record_is_known_by_is_never_redacted_in_part() -> None:
+def test_ids_of_records_are_blocked_and_never_redacted() -> None:
     body = {"task": {"task_id": "5105105105105100", "context": {"customer": "5105105105105100"}}}
     judged = judge(policy(), body, ["task"], INTERNAL)
     assert judged.verdict == "block"
@@ -117,14 +115,14 @@ def test_a_key_that_holds_a_secret_is_named_nowhere() -> None:
 
 
 class TestFingerprints:
-    def test_are_keyed_short_and_the_same_for_the_same_value(self) -> None:
+    def test_fingerprints_are_keyed_short_and_equal_for_equal_values(self) -> None:
         one, other = (Fingerprints([SigningKey.generate(1)]) for _ in range(2))
         assert one.of("a") == one.of("a")
         assert one.of("a") != one.of("b")
         assert one.of("a") != other.of("a")
         assert len(one.of("a")) == 16
 
-    def test_of_an_older_key_are_recognised_after_a_change_of_keys(self) -> None:
+    def test_fingerprints_of_an_older_key_are_recognised(self) -> None:
         old, new = SigningKey.generate(1), SigningKey.generate(2)
         known = frozenset({Fingerprints([old]).of("a")})
         assert Fingerprints([new, old]).matches("a", known)

@@ -92,7 +92,7 @@ def test_a_secret_in_the_path_of_a_url_or_in_a_name_leaves_its_fingerprint() -> 
     assert redacted("etl." + KEY[:-1] + "A") != redacted(f"etl.{KEY}")
 
 
-def test_nothing_is_left_of_a_secret_and_what_is_left_is_no_secret() -> None:
+def test_a_redacted_name_holds_no_secret_and_is_stable() -> None:
     mint = Mint(7)
     for turn in range(300):
         secret = mint.secret()
@@ -103,7 +103,7 @@ def test_nothing_is_left_of_a_secret_and_what_is_left_is_no_secret() -> None:
             assert not has_secret(f"The job {name} failed; see {name}.")
 
 
-def test_one_who_reads_it_cannot_try_values_without_the_key() -> None:
+def test_a_fingerprint_depends_on_the_key() -> None:
     other = redact_name(KEY, lambda value: hmac.new(b"another key", value.encode(), "sha256").hexdigest()[:16])
     assert other != redacted(KEY)
 
@@ -166,7 +166,7 @@ def _texts(value: Any) -> Iterator[str]:
                 yield from _texts(inner)
 
 
-def test_fields_that_nobody_knows_are_named_when_their_names_are_harmless() -> None:
+def test_unknown_fields_are_named_unless_the_name_holds_a_secret() -> None:
     assert printable_paths(["prioritty", "target.jobb"]) == ("prioritty", "target.jobb")
     assert printable_paths(["prioritty", f"context.{KEY}", KEY]) == (
         "prioritty",
@@ -177,7 +177,7 @@ def test_fields_that_nobody_knows_are_named_when_their_names_are_harmless() -> N
     )
 
 
-def test_of_a_body_all_but_its_texts_is_kept_as_names_are() -> None:
+def test_all_fields_of_a_body_but_its_texts_are_redacted_as_names() -> None:
     body = {"text": KEY, "job": {"name": KEY, "n": 4111111111111111}, "owners": [KEY, "etl"], "facts": {KEY: True}}
     tag = f"[redacted:aws_access_key:{fingerprint(KEY)}]"
     copy, changed = redact_body_names(body, ("text",), fingerprint)

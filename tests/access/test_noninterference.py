@@ -217,7 +217,7 @@ async def test_no_answer_depends_on_what_another_project_holds(
 
 
 @pytest.mark.parametrize("seed", EVERY_SEED)
-async def test_who_comes_after_a_neighbour_is_answered_like_who_came_first(
+async def test_a_project_after_its_neighbours_has_the_answers_of_the_first(
     house: House, project: str, seed: int
 ) -> None:
     content = Content(seed)

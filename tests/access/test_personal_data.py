@@ -76,7 +76,7 @@ def test_it_is_found_at_its_place(text: str, kind: str, value: str) -> None:
         "ssn=000-12-3456 ssn=666-12-3456",
     ],
 )
-def test_what_a_log_says_is_left_alone(text: str) -> None:
+def test_ordinary_log_lines_hold_no_personal_data(text: str) -> None:
     assert kinds(text) == []
 
 
@@ -100,7 +100,7 @@ def test_a_check_refuses_every_other_last_sign(right: str, check: object) -> Non
 
 
 @given(st.uuids())
-def test_no_part_of_a_uuid_is_a_number_of_anybody(some: uuid.UUID) -> None:
+def test_no_part_of_a_uuid_is_personal_data(some: uuid.UUID) -> None:
     assert kinds(f"task_id={some}, {str(some).upper()} again") == []
 
 
@@ -154,7 +154,7 @@ def test_digits_and_dashes_of_other_scripts_hide_nothing(digits: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["time", "offset", "total_count"])
-def test_an_account_is_no_counter_whatever_it_stands_under(name: str) -> None:
+def test_an_account_number_under_the_name_of_a_counter_is_found(name: str) -> None:
     from counterpoint.guard.field_detector import scan_fields
 
     body = {"context": {name: "DE89370400440532013000", f"{name}_ms": "4111111111111111"}}

@@ -78,7 +78,7 @@ async def test_without_a_mend_the_two_disagree(house: House, monkeypatch: pytest
         await walk(house, SEED, STEPS)
 
 
-def test_the_readings_are_short_and_hold_nothing_of_ours() -> None:
+def test_the_reference_models_are_short_and_import_no_product_code() -> None:
     texts = [
         (Path(__file__).parent / f"{name}.py").read_text()
         for name in ("request_model", "policy_reference", "random_values")

@@ -25,13 +25,13 @@ ACTION = {"agent": "developer", "kind": "work"}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def earlier(house: House) -> frozenset[str]:
+def earlier_messages(house: House) -> frozenset[str]:
     """The messages of files that ran before on the same memory: some of them break its log to see it found."""
     return frozenset(house.sent)
 
 
 class TestStoresAndMessages:
-    async def test_a_store_that_is_not_ones_own_is_not_written_or_read(self, house: House, project: str) -> None:
+    async def test_stores_outside_the_policy_cannot_be_written_or_read(self, house: House, project: str) -> None:
         developer = house.delivery(await house.delegated(project, "t-1"))
         for store in ("tasks", "principals", "plans", "edges", "nothing", "tasks "):
             new = Write(store=store, id="x", body={})
@@ -44,7 +44,7 @@ class TestStoresAndMessages:
             await house.refusal("developer", developer, "store", Get(store="tasks", id="t-1"), List(store=store))
             await house.refusal("developer", developer, "store", VectorSearch(store=store, text="x"))
 
-    async def test_a_message_that_is_not_ones_own_is_not_sent(self, house: House, project: str) -> None:
+    async def test_messages_outside_the_policy_cannot_be_sent(self, house: House, project: str) -> None:
         developer = house.delivery(await house.delegated(project, "t-1"))
         for name in (ROUTED, DELEGATED, "counterpoint.task.submit.v1", "counterpoint.lineage.event.v1", "nothing"):
             await house.refusal(
@@ -52,13 +52,11 @@ class TestStoresAndMessages:
             )
 
     @pytest.mark.parametrize("name", ["counterpoint.records.changed.v1", "counterpoint.message.died.v1"])
-    async def test_what_memory_announces_is_announced_by_nobody_else(
-        self, house: House, project: str, name: str
-    ) -> None:
+    async def test_only_memory_sends_its_own_announcements(self, house: House, project: str, name: str) -> None:
         developer = house.delivery(await house.delegated(project, "t-1"))
         await house.refusal("developer", developer, "send", messages=(Outgoing(type=name, data={}),))
 
-    async def test_nobody_signs_as_another(self, house: House, project: str) -> None:
+    async def test_a_service_signs_with_its_own_agents_only(self, house: House, project: str) -> None:
         developer = house.delivery(await house.delegated(project, "t-1"))
         for agent in ("router", "human", "coder-", "coder-x", "coder-12345", "judge "):
             await house.refusal("developer", developer, "agent", messages=(decision(agent),))
@@ -66,7 +64,7 @@ class TestStoresAndMessages:
             await house.refusal("developer", developer, "agent", writes=(action,))
         await house.apply("developer", developer, messages=(decision("coder-7"), decision("judge")))
 
-    async def test_nothing_is_written_or_sent_about_another_task(self, house: House, project: str) -> None:
+    async def test_writes_and_messages_about_another_task_are_refused(self, house: House, project: str) -> None:
         await house.delegated(project, "t-2")
         developer = house.delivery(await house.delegated(project, "t-1"))
         other = Write(store="actions", id=new_id(), body={**ACTION, "task_id": "t-2"})
@@ -148,7 +146,7 @@ class TestSteps:
         await house.apply("developer", redelivered, reads=1, messages=(decision(),))
 
     @pytest.mark.parametrize("again", [{"run": 1}, {"fence": 2}], ids=["run", "delivery"])
-    async def test_what_was_read_counts_in_all_runs_and_deliveries(
+    async def test_reads_count_in_every_run_and_delivery_of_a_message(
         self, house: House, project: str, again: dict[str, int]
     ) -> None:
         sent = await house.delegated(project, "t-1")
@@ -194,9 +192,7 @@ class TestSteps:
         cites = decision("manager", sources=[{"store": "tasks", "id": "t-1", "version": 1}])
         await house.apply("manager", house.delivery(sent.message_ids[0]), step="later", messages=(cites,))
 
-    async def test_after_a_restart_too_a_commit_may_cite_what_the_causes_of_its_cause_have_read(
-        self, house: House, project: str
-    ) -> None:
+    async def test_after_a_restart_a_commit_may_cite_reads_of_earlier_causes(self, house: House, project: str) -> None:
         developer = house.delivery(await house.delegated(project, "t-1"))
         await house.answer("developer", developer, Get(store="tasks", id="t-1"))
         worked = Outgoing(type=WORKED, data={"task_id": "t-1"})
@@ -210,9 +206,7 @@ class TestSteps:
 
 class TestCitations:
     @pytest.mark.parametrize("where", ["sources", "findings"])
-    async def test_only_what_was_read_is_cited_at_the_version_that_was_read(
-        self, house: House, project: str, where: str
-    ) -> None:
+    async def test_citations_need_a_read_of_that_version(self, house: House, project: str, where: str) -> None:
         developer = house.delivery(await house.delegated(project, "t-1"))
 
         def citing(store: str, record: str, version: int) -> Outgoing:
@@ -258,15 +252,15 @@ class TestSecrets:
             assert not any(secret in body for body in await leaf_bodies(connection, "project = $1", project))
 
 
-class TestUnreadable:
+class TestUnreadableRequests:
     @pytest.mark.parametrize("raw", [b"", b"null", b"[]", b"\xff", b"{}", b'{"origin": {}}', b"[" * 100_000])
-    async def test_what_is_no_request_is_refused_with_the_field(self, house: House, raw: bytes) -> None:
+    async def test_a_malformed_request_is_refused_as_invalid(self, house: House, raw: bytes) -> None:
         for ask in (house.door.query, house.door.commit):
             reply = QueryReply.model_validate_json(await ask("router", raw))
             assert reply.refusal is not None
             assert reply.refusal.code == "invalid"
 
-    async def test_it_leaves_a_leaf_too(self, house: House) -> None:
+    async def test_an_unreadable_request_leaves_a_leaf(self, house: House) -> None:
         leaves = "SELECT count(*) FROM audit WHERE kind = 'refusal'"
         async with house.superuser() as connection:
             before = await connection.fetchval(leaves)
@@ -314,13 +308,15 @@ class TestUnreadable:
         await house.refusal("router", house.standing(project, principal=PERSON), "invalid", writes=(write,))
 
     @pytest.mark.parametrize("task", ["a\0", "x" * 100_000])
-    async def test_what_is_refused_about_no_task_leaves_a_leaf(self, house: House, project: str, task: str) -> None:
+    async def test_a_refusal_without_a_task_leaves_a_leaf(self, house: House, project: str, task: str) -> None:
         await house.refusal("developer", house.standing(project, task), "grant", Get(store="tasks", id="t-1"))
         assert (await house.verify(project))["ok"]
 
 
-async def test_after_all_of_this_the_audit_log_verifies(house: House, earlier: frozenset[str]) -> None:
-    sent = dict.fromkeys(message.project for message_id, message in house.sent.items() if message_id not in earlier)
+async def test_after_all_of_this_the_audit_log_verifies(house: House, earlier_messages: frozenset[str]) -> None:
+    sent = dict.fromkeys(
+        message.project for message_id, message in house.sent.items() if message_id not in earlier_messages
+    )
     projects = list(sent)
     for project in projects[:: max(1, len(projects) // SAMPLE)]:
         assert (await house.verify(project))["broken"] == []

@@ -85,7 +85,7 @@ async def test_a_token_pays_in_the_sandbox_and_its_calls_have_the_label_of_what_
                         step="x", last=False, writes=(Write(store="spend", id="t-1", body={}),))  # fmt: skip
 
 
-async def test_nothing_above_the_clearance_of_the_providers_goes_into_a_prompt(
+async def test_a_replay_above_the_clearance_of_the_providers_gets_no_token(
     house: House, project: str, delivery: str
 ) -> None:
     origin = house.standing(project, principal=PERSON)
@@ -94,7 +94,7 @@ async def test_nothing_above_the_clearance_of_the_providers_goes_into_a_prompt(
     assert await code(house, origin, delivery) == "label"
 
 
-async def test_what_a_replay_reads_besides_counts_too(house: House, project: str) -> None:
+async def test_additional_reads_of_a_replay_count_for_its_token(house: House, project: str) -> None:
     await learn(house, project, "t-1", searches=False)
     delivery = await commit_of(house, project, "attempts", "t-1-1")
     await ingest(house, project, GOOD)

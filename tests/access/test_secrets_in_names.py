@@ -21,8 +21,10 @@ async def screened_names(house: House, project: str, *names: str) -> tuple[str, 
     return QueryReply.model_validate_json(await house.door.query("lineage", request.model_dump_json().encode())).names
 
 
-class TestTakenOut:
-    async def test_it_is_in_no_record_message_or_leaf_and_lineage_still_joins(self, house: House, project: str) -> None:
+class TestRedaction:
+    async def test_a_secret_name_is_redacted_everywhere_and_lineage_still_joins(
+        self, house: House, project: str
+    ) -> None:
         fingerprint = Fingerprints(house.keys).of(KEY)
         name = f"etl.[redacted:aws_access_key:{fingerprint}]"
         job = {"namespace": f"https://robot:{TOKEN}@git.internal/etl", "name": f"etl.{KEY}", "owners": [KEY]}
@@ -53,7 +55,7 @@ class TestTakenOut:
         assert await screened_names(house, project, f"etl.{KEY}", "etl") == (kept["name"], "etl")
         assert await screened_names(house, project, kept["name"]) == (kept["name"],)
 
-    async def test_what_a_person_has_released_stays(self, house: House, project: str) -> None:
+    async def test_a_released_value_stays_in_names(self, house: House, project: str) -> None:
         manager = house.delivery(await house.routed(project, "t-1"))
         write = Write(store="tasks", id="t-1", body=task_body("t-1", description=KEY))
         refusal = await house.refusal("manager", manager, "sensitive", writes=(write,))
@@ -76,16 +78,16 @@ class TestTakenOut:
         assert await tables_with(house, project, "https://ci.internal/1") == {"records"}
 
 
-class TestRefused:
+class TestRefusals:
     @pytest.mark.parametrize("store", ["jobs", "runs"])
-    async def test_a_record_is_not_known_by_one(self, house: House, project: str, store: str) -> None:
+    async def test_a_record_id_with_a_secret_is_refused(self, house: House, project: str, store: str) -> None:
         write = Write(store=store, id=f"etl/{KEY}", body={"name": "a"})
         refusal = await house.refusal("lineage", house.standing(project), "sensitive", writes=(write,))
         assert [problem.field for problem in refusal.problems] == [f"writes.{store}.id"]
         assert KEY not in refusal.model_dump_json()
         assert await tables_with(house, project, KEY) == set()
 
-    async def test_nor_is_a_task(self, house: House, project: str) -> None:
+    async def test_a_task_id_with_a_secret_is_refused(self, house: House, project: str) -> None:
         body = {"task_id": KEY, "content_sha256": "a"}
         write = Write(store="submissions", id="x", body=body)
         refusal = await house.refusal("router", house.standing(project), "sensitive", writes=(write,))
@@ -94,7 +96,9 @@ class TestRefused:
         await house.refusal("router", house.standing(project, KEY), "sensitive", messages=(message,))
         assert await tables_with(house, project, KEY) == set()
 
-    async def test_nor_a_project_and_the_refusal_is_accounted_for_in_the_default_one(self, house: House) -> None:
+    async def test_a_project_name_with_a_secret_is_refused_and_logged_in_the_default_project(
+        self, house: House
+    ) -> None:
         name = "sk-" + "a8fk2kd93kfls03kdlq0w7vb"
         reply = await house.commit("router", house.standing(name), writes=())
         assert reply.refusal is not None
@@ -105,7 +109,7 @@ class TestRefused:
             said = "SELECT count(*) FROM audit WHERE project = 'default' AND id = $1"
             assert await connection.fetchval(said, reply.refusal.id) == 1
 
-    async def test_nor_a_job_of_ingests_and_nothing_of_it_is_ingested(self, house: House, project: str) -> None:
+    async def test_an_ingest_job_id_with_a_secret_is_refused_as_a_whole(self, house: House, project: str) -> None:
         request = IngestRequest(
             origin=house.standing(project, principal=PERSON),
             documents=(Document(source="a.md", text="Orders are kept for ten days."),),
@@ -118,7 +122,7 @@ class TestRefused:
         assert await tables_with(house, project, "ten days") == set()
         assert await tables_with(house, project, KEY) == set()
 
-    async def test_what_is_quoted_in_a_refusal_is_harmless(self, house: House, project: str) -> None:
+    async def test_a_quote_in_a_refusal_holds_no_secret(self, house: House, project: str) -> None:
         refusal = await house.refusal(
             "router",
             house.standing(project),

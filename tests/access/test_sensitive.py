@@ -64,8 +64,8 @@ async def principal(house: House, kind: PrincipalKind, *roles: Any) -> str:
     return name
 
 
-class TestRedacted:
-    async def test_it_is_in_nothing_that_is_kept_sent_logged_or_audited(self, house: House, project: str) -> None:
+class TestRedaction:
+    async def test_a_redacted_value_is_in_no_record_message_log_or_leaf(self, house: House, project: str) -> None:
         manager = house.delivery(await house.routed(project, "t-1"))
         text = f"{CARD} was declined for {MAIL} at {ADDRESS}"
         attempt = {"attempt_id": "a-1", "task_id": "t-1", "description": text, "tried": text}
@@ -108,7 +108,7 @@ class TestRedacted:
         )
         assert [problem.field for problem in refused.problems] == ["task.task_id", "task_id"]
 
-    async def test_it_is_the_same_when_it_comes_again(self, house: House, project: str) -> None:
+    async def test_a_redacted_commit_can_be_replayed(self, house: House, project: str) -> None:
         manager = house.delivery(await house.routed(project, "t-1"))
         write = Write(store="tasks", id="t-1", body=task_body("t-1", description=f"card {CARD}"))
         first = await house.apply("manager", manager, writes=(write,))
@@ -116,15 +116,13 @@ class TestRedacted:
         assert (again.status, again.versions) == ("replayed", first.versions)
         assert (await house.body(project, "tasks", "t-1") or {})["description"] == "card [redacted:card]"
 
-    async def test_what_is_found_in_a_text_that_was_redacted_is_nothing_new(self, house: House, project: str) -> None:
+    async def test_a_redacted_text_is_stored_unchanged(self, house: House, project: str) -> None:
         manager = house.delivery(await house.routed(project, "t-1"))
         body = task_body("t-1", description="pay [redacted:card] to [redacted:email]")
         await house.apply("manager", manager, writes=(Write(store="tasks", id="t-1", body=body),))
         assert (await house.body(project, "tasks", "t-1") or {})["description"] == body["description"]
 
-    async def test_in_a_dead_letter_it_is_gone_and_what_is_under_quarantine_is_not(
-        self, house: House, project: str
-    ) -> None:
+    async def test_a_dead_letter_is_redacted_but_quarantined_values_stay(self, house: House, project: str) -> None:
         reported = house.delivery(await house.reported(project, "t-1"))
         body = json.dumps({"note": f"{CARD} {KEY}"})
         letter = DeadLetter(code="sensitive", subject=f"intake.{project}.outcome", body=body, headers={})
@@ -136,7 +134,7 @@ class TestRedacted:
         assert await tables_with(house, project, GENERIC.split('"')[1]) == {"records"}
 
 
-class TestReleased:
+class TestReleases:
     async def test_a_person_lets_one_value_pass_in_one_project_until_it_is_revoked(
         self, house: House, project: str
     ) -> None:
@@ -161,7 +159,7 @@ class TestReleased:
         same = Write(store="tasks", id="t-1", body=write.body, expect=1)
         await house.refusal("manager", later, "sensitive", writes=(same,))
 
-    async def test_it_is_known_after_a_restart(self, house: House, project: str) -> None:
+    async def test_releases_survive_a_restart(self, house: House, project: str) -> None:
         write = Write(store="tasks", id="t-1", body=task_body("t-1", description=f"{GENERIC} {KEY}"))
         manager = house.delivery(await house.routed(project, "t-1"))
         refused = await house.refusal("manager", manager, "sensitive", writes=(write,))
@@ -172,7 +170,7 @@ class TestReleased:
         house.restart()
         await house.apply("manager", manager, writes=(write,))
 
-    async def test_it_takes_a_person_who_operates(self, house: House, project: str) -> None:
+    async def test_a_release_needs_a_person_with_the_role_operate(self, house: House, project: str) -> None:
         operator = await principal(house, "person", "operate")
         await house.apply("router", released_by(house, project, operator), writes=(release("0" * 16),))
         machine = await principal(house, "system", "operate", "admin", "ingest")

@@ -47,7 +47,7 @@ def test_an_address_in_a_page_is_redacted_when_it_is_a_persons(split: str) -> No
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])
-def test_counters_of_logs_are_nobodys_numbers(split: str) -> None:
+def test_counters_in_logs_are_allowed(split: str) -> None:
     some = [line for seed in SEEDS for line in lines(LOGS, split, seed) if line.kind == "none"]
     wrong = [line for line in some if judge_text(line.text, INTERNAL).verdict != "allow"]
     assert share(some, wrong) <= 0.03, ids(wrong)
@@ -157,12 +157,12 @@ def test_hosts_that_may_be_real(host: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["oncall", "noreply", "no-reply", "platform-team", "team-orders", "data-eng", "sre2"])
-def test_a_role_is_nobody(name: str) -> None:
+def test_role_names_are_not_people(name: str) -> None:
     assert is_nobody(name, "acme.io")
 
 
 @pytest.mark.parametrize("name", ["anna", "anna.support", "j.kowalczyk", "thomas_berg", "support.anna"])
-def test_a_person_is_somebody(name: str) -> None:
+def test_names_of_people_are_not_roles(name: str) -> None:
     assert not is_nobody(name, "acme.io")
 
 

@@ -40,7 +40,7 @@ def test_a_key_is_found_under_its_kind(text: str, kind: str) -> None:
     assert kind in {found for found, _ in find_keys(text.encode())}
 
 
-def test_a_rule_looks_at_entropy_group_and_what_is_allowed() -> None:
+def test_a_rule_applies_entropy_group_and_allowlists() -> None:
     rule = Rule("k", (b"k=",), rb"(k)=([a-z0-9]+)(!)?", 2.0, 2, (Allowlist("secret", (rb"^known",)),))
     assert list(rule.find(b"k=abcdefgh k=aaaaaaaa k=known123")) == [(2, 10)]
     first = Rule("k", (b"k=",), rb"k=(?:(x)|([a-z]+))", 0.0, 0)
@@ -57,6 +57,6 @@ def test_an_id_is_no_key_though_its_name_may_mean_one() -> None:
     assert scan("auth_token_ref=018f6b1c-4a5b-7cde-8f01-23456789abcd") == ()
 
 
-def test_what_is_in_base64_is_found_once_deep() -> None:
+def test_a_key_in_base64_is_found_one_level_deep() -> None:
     once = base64.b64encode(("token glpat-" + DRAWN[:20]).encode()).decode()
     assert [found.type for found in scan(f"data: {once}")] == ["gitlab_pat"]

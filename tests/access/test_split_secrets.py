@@ -31,12 +31,12 @@ def judged(*texts: str, name: str = "notes") -> Judgement:
         ((f"see {KEY[:9]}", f"{KEY[9:]} there"), ("see [redacted:aws_access_key]", "[redacted:aws_access_key] there")),
     ],
 )
-def test_it_is_taken_out_of_both(texts: tuple[str, ...], kept: tuple[str, ...]) -> None:
+def test_a_value_split_over_two_texts_is_redacted_in_both(texts: tuple[str, ...], kept: tuple[str, ...]) -> None:
     assert judged(*texts).body == {"notes": list(kept)}
     assert judge(policy(), judged(*texts).body, ("notes",), 1).verdict == "allow"
 
 
-def test_it_is_found_from_one_field_to_the_next_and_beside_what_one_text_holds() -> None:
+def test_a_value_split_over_two_fields_is_found_beside_whole_ones() -> None:
     body = {"title": f"{CARD} and {FIRST}", "other": "x", "description": [{"text": f"{SECOND}, ann.lee@example.org"}]}
     found = judge(policy(), body, ("title", "description"), 1).body
     assert found["title"] == "[redacted:card] and [redacted:card]"

@@ -37,7 +37,7 @@ async def hook() -> AsyncIterator[HookReceiver]:
 
 
 @pytest.fixture
-async def listening(
+async def gateway_server(
     request: pytest.FixtureRequest, door: Door, outside: World
 ) -> AsyncIterator[tuple[str, ModelGateway]]:
     """A gateway with the limits `OUTSIDE` of the module, if it has its own, and its address."""
@@ -46,9 +46,9 @@ async def listening(
 
 
 @pytest.fixture
-async def asking(listening: tuple[str, ModelGateway]) -> AsyncIterator[Gateway]:
+async def model_client(gateway_server: tuple[str, ModelGateway]) -> AsyncIterator[Gateway]:
     """A client of that gateway."""
-    made = client(listening[0])
+    made = client(gateway_server[0])
     yield made
     await made.close()
 

@@ -53,8 +53,8 @@ async def begun(outside: World, made: Coroutine[Any, Any, Any]) -> "asyncio.Task
     return under_way
 
 
-async def generated(asking: Gateway, memory: Memory, key: str, **more: Any) -> Any:
-    return await asking.generate(memory, QUESTION, key=key, deadline_s=more.pop("deadline_s", 20), **more)
+async def generated(model_client: Gateway, memory: Memory, key: str, **more: Any) -> Any:
+    return await model_client.generate(memory, QUESTION, key=key, deadline_s=more.pop("deadline_s", 20), **more)
 
 
 async def killed_at(door: Door, memory: Memory, step: str) -> None:

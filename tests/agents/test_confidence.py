@@ -54,7 +54,7 @@ _terms = st.builds(
 
 
 @given(_terms, _terms)
-def test_more_of_anything_never_lowers_the_score(left: ConfidenceTerms, right: ConfidenceTerms) -> None:
+def test_the_score_is_monotone_in_every_input(left: ConfidenceTerms, right: ConfidenceTerms) -> None:
     best = given_terms(
         max(left.rag_similarity, right.rag_similarity),
         max(left.rag_hits, right.rag_hits),

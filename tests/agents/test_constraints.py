@@ -1,4 +1,4 @@
-"""Row A6: the constraints of an override hold for every later proposal of its task."""
+"""The constraints of an override hold for every later proposal of its task."""
 
 from agents.developer_memory import Shelf
 from agents.manager_house import House

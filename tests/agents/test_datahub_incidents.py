@@ -142,7 +142,7 @@ async def test_a_call_of_a_process_that_was_killed_writes_the_same_incident_agai
     assert first.json[0]["urn"] == second.json[0]["urn"]
 
 
-async def test_texts_of_an_incident_come_to_no_life(hub: HookReceiver) -> None:
+async def test_texts_of_an_incident_are_inert(hub: HookReceiver) -> None:
     house = NotifiedHouse([datahub(hub)])
     hub.replies = [existence(True)]
     texts = {"error_message": EVIL, "proposal": EVIL, "context": {"owner": EVIL}}

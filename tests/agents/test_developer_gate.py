@@ -57,7 +57,7 @@ async def test_a_class_that_memory_knows_of_several_fixes_does_not_open_the_gate
     assert outcomes == [True, False]
 
 
-async def test_of_the_same_message_the_values_that_differ_are_named_and_no_objection_is_raised() -> None:
+async def test_different_values_in_the_same_message_are_named_without_an_objection() -> None:
     then, now = (f"SinkError: channel CH_{n} is invalidated at offset {n}4211, {'x' * 250}" for n in (17, 3))
     shelf = Shelf()
     body = tried("Recreate the channel.", digest=signature(then).digest, job=JOB, by_kind="person").body
@@ -91,6 +91,6 @@ async def test_a_stop_for_lack_of_confidence_shows_its_best_offer() -> None:
         ("SinkError: the channel is invalidated", "SinkError"),
     ],
 )
-def test_a_class_that_tells_nothing_is_no_reason_to_call_two_failures_the_same(error: str, named: str | None) -> None:
+def test_a_generic_class_does_not_make_two_failures_the_same(error: str, named: str | None) -> None:
     one, other = (Failure(text, error, signature(error)) for text in ("Monday", "Tuesday"))
     assert one.common_code(other) == named

@@ -116,7 +116,7 @@ async def test_other_questions_read_no_lineage() -> None:
     assert not any(isinstance(query, List) and query.store in ("jobs", "datasets") for query in shelf.queries)
 
 
-async def test_an_untrusted_owner_is_no_certain_answer() -> None:
+async def test_an_untrusted_owner_is_answered_with_medium_confidence() -> None:
     shelf = shelf_of()
     body = {"namespace": "trino", "name": "made_up_job", "owners": ["ceo"]}
     shelf.put("jobs", job("trino", "made_up_job").id, body, integrity=1)

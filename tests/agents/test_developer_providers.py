@@ -108,7 +108,7 @@ def test_a_word_that_means_something_else_in_prose_is_no_system(text: str) -> No
         ("an S3-compatible store", "amazon"),
     ],
 )
-def test_what_is_called_by_name_in_prose_is_found(text: str, package: str) -> None:
+def test_a_provider_named_in_prose_is_found(text: str, package: str) -> None:
     assert [row.package for _, row in look_up_providers([], text, INDEX).found] == [
         f"apache-airflow-providers-{package}"
     ]
@@ -208,7 +208,7 @@ async def test_a_plan_is_made_of_the_steps_that_are_known() -> None:
     assert all(citation.quote in result.text for citation in result.findings.citations)
 
 
-async def test_a_person_or_an_agent_may_waive_the_gate_and_it_is_said() -> None:
+async def test_overrides_of_persons_and_explicit_ones_waive_the_gate() -> None:
     given = OverrideGiven(instruction="Use the queue.", reasoning="It is there.", by="ada", by_kind="person")
     result = await worked("troubleshoot", "investigate", ["Ledgerland"], given)
     assert result.outcome == "proposed"
@@ -221,7 +221,7 @@ async def test_a_person_or_an_agent_may_waive_the_gate_and_it_is_said() -> None:
     assert result.outcome == "proposed"
 
 
-def test_only_what_a_provider_can_decide_rests_on_the_provider_index() -> None:
+def test_only_lanes_that_need_a_provider_read_the_index() -> None:
     def read(lane: str) -> set[str]:
         task = SubmitTask(kind="question", description="Who owns the ledger?")
         asked = queries(TaskDelegated(task_id="t", project="shop", session_id="s", attempt=1, task=task, lane=lane))
@@ -231,6 +231,6 @@ def test_only_what_a_provider_can_decide_rests_on_the_provider_index() -> None:
     assert "providers" not in read("answer")
 
 
-async def test_a_lane_nobody_works_in_is_refused() -> None:
+async def test_an_unknown_lane_is_refused() -> None:
     with pytest.raises(Permanent, match="unknown_lane"):
         await worked("plan", "elsewhere", [])

@@ -38,7 +38,7 @@ async def test_the_searches_for_an_incident_hold_the_words_of_its_job_and_its_er
 
 
 @pytest.mark.parametrize("context", [None, {}, {"incident_id": "another"}])
-def test_what_a_person_describes_is_searched_for_as_it_is(context: dict[str, str] | None) -> None:
+def test_a_description_by_a_person_is_searched_for_unchanged(context: dict[str, str] | None) -> None:
     task = SubmitTask(
         kind="troubleshoot",
         task_id="t1",

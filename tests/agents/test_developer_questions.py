@@ -104,7 +104,7 @@ async def share_of_runs_answered(questions: tuple[str, ...]) -> float:
     return answered / len(questions)
 
 
-async def test_other_words_do_not_make_an_answer_of_what_is_none() -> None:
+async def test_rewrites_do_not_answer_unanswerable_questions() -> None:
     assert await share_of_runs_answered(UNANSWERED) <= 0.13
 
 

@@ -244,7 +244,7 @@ def test_kind_with_a_form_of_its_own_is_refused_where_no_text_has_it(question: s
     assert made.probability <= LACKING_MAX
 
 
-def test_what_is_asked_of_us_is_answered_from_our_own_page_alone() -> None:
+def test_a_question_about_our_own_setting_is_answered_by_our_own_page() -> None:
     question = "How many idle slots do we keep?"
     vendor = "# Retention\n\nIdle slots: a server keeps 40 idle slots.\n"
     own = "# Retention\n\nIdle slots: on our servers we keep 40 idle slots.\n"
@@ -307,7 +307,7 @@ def test_version_that_the_pages_never_mention_is_less_likely_than_one_they_do() 
     assert unknown < known
 
 
-def test_what_other_words_found_has_to_be_likelier(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rewritten_search_needs_a_higher_likelihood(monkeypatch: pytest.MonkeyPatch) -> None:
     even = LikelihoodModel(intercept=0.0, weights={}, threshold=0.48, fitted_on="a test", measured="")
     monkeypatch.setattr("counterpoint.developer.excerpts.selection.likelihood_model", lambda: even)
     question = "How long until idle slots are dropped?"

@@ -37,10 +37,10 @@ pytestmark = pytest.mark.xdist_group("litellm")  # its import takes seconds
 
 
 class TestCalls:
-    async def test_what_a_model_says_is_settled_at_its_price(
-        self, asking: Gateway, memory: Memory, house: House, project: str, outside: World
+    async def test_an_answer_is_settled_at_the_price_of_its_model(
+        self, model_client: Gateway, memory: Memory, house: House, project: str, outside: World
     ) -> None:
-        said = await generated(asking, memory, "first", max_tokens=100)
+        said = await generated(model_client, memory, "first", max_tokens=100)
         assert (said.text, said.finish) == ("It was the disk.", "stop")
         cost = Decimal("0.00000015") * 20 + Decimal("0.0000006") * 5
         assert said.usage.cost_usd == cost
@@ -53,10 +53,10 @@ class TestCalls:
             "counterpoint_llm_cost_usd_total", {"project": project, "model": PRICED}
         ) == pytest.approx(float(cost))
 
-    async def test_an_unknown_price_is_said_to_be_unknown(
-        self, listening: tuple[str, ModelGateway], memory: Memory, house: House, project: str
+    async def test_an_unknown_price_is_recorded_as_unknown(
+        self, gateway_server: tuple[str, ModelGateway], memory: Memory, house: House, project: str
     ) -> None:
-        asking = client(listening[0], UNPRICED)
+        asking = client(gateway_server[0], UNPRICED)
         said = await generated(asking, memory, "first")
         await asking.close()
         assert said.usage.cost_usd is None
@@ -77,51 +77,51 @@ class TestCalls:
             ("no provider at all", "unknown"),
         ],
     )
-    async def test_only_a_price_that_is_written_down_is_one(self, model: str, usd: Any) -> None:
+    async def test_only_a_listed_price_counts(self, model: str, usd: Any) -> None:
         output = 0 if model in (EMBEDDING, "bedrock/us.twelvelabs.marengo-embed-2-7-v1:0") else 100
         assert (await ModelProvider(1, 60).estimate(model, 1000, output)).usd == usd
 
     async def test_vectors_come_back_in_their_order(
-        self, asking: Gateway, memory: Memory, house: House, project: str, outside: World
+        self, model_client: Gateway, memory: Memory, house: House, project: str, outside: World
     ) -> None:
-        one, two = (await asking.embed(memory, ["a disk", "b net"], key="v", deadline_s=20)).vectors
-        (again,) = (await asking.embed(memory, ["a disk"], key="w", deadline_s=20)).vectors
+        one, two = (await model_client.embed(memory, ["a disk", "b net"], key="v", deadline_s=20)).vectors
+        (again,) = (await model_client.embed(memory, ["a disk"], key="w", deadline_s=20)).vectors
         assert one == again != two
         assert len(one) == 384 * 4
         assert unit(one) > 1.5
         assert (await call(house, memory, "v")).get("response") is None
 
-    async def test_what_a_provider_does_not_count_is_settled_at_the_estimate(
-        self, asking: Gateway, memory: Memory, house: House, project: str, outside: World
+    async def test_tokens_that_a_provider_does_not_count_are_settled_at_the_estimate(
+        self, model_client: Gateway, memory: Memory, house: House, project: str, outside: World
     ) -> None:
         outside.counts_tokens = False
-        said = await asking.embed(memory, ["a disk"], key="v", deadline_s=20)
+        said = await model_client.embed(memory, ["a disk"], key="v", deadline_s=20)
         kept = await call(house, memory, "v")
         assert said.usage.input_tokens == kept["input_tokens"] == kept["estimate_input_tokens"] > 0
         assert said.usage.cost_usd == Decimal(kept["estimate_usd"]) > 0
 
     async def test_a_key_brings_the_outcome_that_was_kept(
-        self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
+        self, model_client: Gateway, memory: Memory, outside: World, house: House, project: str
     ) -> None:
-        first = await generated(asking, memory, "k")
+        first = await generated(model_client, memory, "k")
         outside.text = "It was the net."
-        second = await generated(asking, memory, "k")
+        second = await generated(model_client, memory, "k")
         assert (second.text, second.usage.replayed) == (first.text, True)
         assert second.usage.cost_usd == first.usage.cost_usd
         assert len(outside.seen) == 1
         assert (await spend(house, project))["calls"] == 1
 
-    async def test_a_key_stands_for_one_request(self, asking: Gateway, memory: Memory, outside: World) -> None:
-        await generated(asking, memory, "k")
+    async def test_a_key_stands_for_one_request(self, model_client: Gateway, memory: Memory, outside: World) -> None:
+        await generated(model_client, memory, "k")
         with pytest.raises(Permanent, match="key_reused"):
-            await generated(asking, memory, "k", max_tokens=7)
+            await generated(model_client, memory, "k", max_tokens=7)
         assert len(outside.seen) == 1
 
     async def test_the_same_call_at_the_same_time_is_made_once(
-        self, asking: Gateway, memory: Memory, outside: World
+        self, model_client: Gateway, memory: Memory, outside: World
     ) -> None:
         outside.hold.clear()
-        both = [asyncio.create_task(generated(asking, memory, "k")) for _ in range(2)]
+        both = [asyncio.create_task(generated(model_client, memory, "k")) for _ in range(2)]
         await outside.arrived.wait()
         outside.hold.set()
         one, two = await asyncio.gather(*both)
@@ -129,10 +129,10 @@ class TestCalls:
         assert len(outside.seen) == 1
 
     async def test_a_call_is_reserved_while_another_of_the_same_message_is_settled(
-        self, asking: Gateway, memory: Memory, outside: World, door: Door
+        self, model_client: Gateway, memory: Memory, outside: World, door: Door
     ) -> None:
         outside.hold.clear()
-        first = asyncio.create_task(generated(asking, memory, "k"))
+        first = asyncio.create_task(generated(model_client, memory, "k"))
         await outside.arrived.wait()
         reading_done, settled = asyncio.Event(), asyncio.Event()
 
@@ -142,29 +142,29 @@ class TestCalls:
                 await settled.wait()
 
         door.before = wait_before_reserving
-        second = asyncio.create_task(generated(asking, memory, "l"))
+        second = asyncio.create_task(generated(model_client, memory, "l"))
         await reading_done.wait()
         outside.hold.set()
         await first
         settled.set()
         assert (await second).text == outside.text
 
-    async def test_what_the_write_filter_holds_back_is_not_kept(
-        self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
+    async def test_an_answer_with_a_secret_is_not_kept(
+        self, model_client: Gateway, memory: Memory, outside: World, house: House, project: str
     ) -> None:
         outside.text = "log in with AKIA" + "Z7QF3MPLKD2WXYTB"
-        assert (await generated(asking, memory, "k")).text == outside.text
+        assert (await generated(model_client, memory, "k")).text == outside.text
         kept = await call(house, memory, "k")
         assert kept["state"] == "settled"
         assert "response" not in kept
         with pytest.raises(Permanent, match="not_kept"):
-            await generated(asking, memory, "k")
+            await generated(model_client, memory, "k")
         assert len(outside.seen) == 1
 
 
 class TestBudgets:
     async def test_parallel_calls_never_exceed_it(
-        self, asking: Gateway, listening: tuple[str, ModelGateway], door: Door, outside: World, project: str
+        self, model_client: Gateway, gateway_server: tuple[str, ModelGateway], door: Door, outside: World, project: str
     ) -> None:
         limit = Decimal("0.0004")
         outside.output_tokens = 100
@@ -173,7 +173,7 @@ class TestBudgets:
             beside = client(other)
             made = await asyncio.gather(
                 *(
-                    generated(asking if n % 2 else beside, working, f"k{n}", max_tokens=100, deadline_s=60)
+                    generated(model_client if n % 2 else beside, working, f"k{n}", max_tokens=100, deadline_s=60)
                     for n in range(24)
                 ),
                 return_exceptions=True,
@@ -189,34 +189,34 @@ class TestBudgets:
         assert Decimal(total["reserved_usd"]) == 0
         assert len(outside.seen) == len(done)
 
-    async def test_tokens_have_a_limit_too(self, asking: Gateway, door: Door, project: str) -> None:
+    async def test_tokens_have_a_limit_too(self, model_client: Gateway, door: Door, project: str) -> None:
         working = developer(door, await delegated(door.house, project, "t-1", tokens=300))
-        await generated(asking, working, "k", max_tokens=150)
+        await generated(model_client, working, "k", max_tokens=150)
         with pytest.raises(Denied, match="budget"):
-            await generated(asking, working, "l", max_tokens=250)
+            await generated(model_client, working, "l", max_tokens=250)
 
     async def test_a_price_that_rises_during_a_call_is_paid_once_and_ends_the_budget(
-        self, asking: Gateway, door: Door, outside: World, project: str, monkeypatch: pytest.MonkeyPatch
+        self, model_client: Gateway, door: Door, outside: World, project: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         working = developer(door, await delegated(door.house, project, "t-1", usd="0.001"))
-        under_way = await begun(outside, generated(asking, working, "k", max_tokens=100))
+        under_way = await begun(outside, generated(model_client, working, "k", max_tokens=100))
         price = ModelProvider._price
         monkeypatch.setattr(ModelProvider, "_price", lambda *given: price(*given) * 1000)
         outside.hold.set()
         cost = 1000 * (Decimal("0.00000015") * 20 + Decimal("0.0000006") * 5)
         assert (await under_way).usage.cost_usd == cost
-        assert (await generated(asking, working, "k", max_tokens=100)).usage.cost_usd == cost
+        assert (await generated(model_client, working, "k", max_tokens=100)).usage.cost_usd == cost
         with pytest.raises(Denied, match="budget"):
-            await generated(asking, working, "l", max_tokens=100)
+            await generated(model_client, working, "l", max_tokens=100)
         total = await spend(door.house, project)
         assert (Decimal(total["spent_usd"]), Decimal(total["reserved_usd"]), total["calls"]) == (cost, 0, 1)
         assert len(outside.seen) == 1
 
-    async def test_dollars_do_not_pay_for_what_has_no_price(
-        self, listening: tuple[str, ModelGateway], door: Door, outside: World, project: str
+    async def test_a_budget_in_dollars_does_not_pay_for_a_model_without_a_price(
+        self, gateway_server: tuple[str, ModelGateway], door: Door, outside: World, project: str
     ) -> None:
         working = developer(door, await delegated(door.house, project, "t-1", usd="10"))
-        asking = client(listening[0], UNPRICED)
+        asking = client(gateway_server[0], UNPRICED)
         with pytest.raises(Denied, match="price is known"):
             await generated(asking, working, "k")
         await asking.close()
@@ -225,32 +225,34 @@ class TestBudgets:
 
 class TestRequests:
     async def test_only_configured_models_are_called(
-        self, listening: tuple[str, ModelGateway], memory: Memory, outside: World
+        self, gateway_server: tuple[str, ModelGateway], memory: Memory, outside: World
     ) -> None:
         body = {"model": "openai/gpt-4o", "messages": QUESTION}
-        answer = await posted(listening[0], "/v1/chat/completions", await memory.gateway_token("model"), body)
+        answer = await posted(gateway_server[0], "/v1/chat/completions", await memory.gateway_token("model"), body)
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "model")
         assert not outside.seen
 
-    async def test_any_client_of_such_an_api_may_ask(self, listening: tuple[str, ModelGateway], memory: Memory) -> None:
+    async def test_any_client_of_such_an_api_may_ask(
+        self, gateway_server: tuple[str, ModelGateway], memory: Memory
+    ) -> None:
         token = await memory.gateway_token("model")
-        answer = await posted(listening[0], "/v1/chat/completions", token, {"messages": QUESTION})
+        answer = await posted(gateway_server[0], "/v1/chat/completions", token, {"messages": QUESTION})
         assert answer.json()["choices"][0]["message"] == {"role": "assistant", "content": "It was the disk."}
-        answer = await posted(listening[0], "/v1/embeddings", token, {"input": "a"})
+        answer = await posted(gateway_server[0], "/v1/embeddings", token, {"input": "a"})
         assert len(answer.json()["data"][0]["embedding"]) == 384
 
     @pytest.mark.parametrize(
         ("body", "field"),
         [({"messages": []}, "messages"), ({"messages": QUESTION, "stream": "often"}, "stream"), ([], "")],
     )
-    async def test_what_is_wrong_with_a_request_is_named(
-        self, listening: tuple[str, ModelGateway], memory: Memory, body: Any, field: str
+    async def test_an_invalid_request_is_refused_with_its_field(
+        self, gateway_server: tuple[str, ModelGateway], memory: Memory, body: Any, field: str
     ) -> None:
-        answer = await posted(listening[0], "/v1/chat/completions", await memory.gateway_token("model"), body)
+        answer = await posted(gateway_server[0], "/v1/chat/completions", await memory.gateway_token("model"), body)
         assert answer.status_code == 422
         assert answer.json()["error"]["problems"][0]["field"] == field
 
-    async def test_what_is_not_configured_is_said_without_a_call(self, memory: Memory, door: Door) -> None:
+    async def test_a_missing_model_or_search_is_refused_without_a_call(self, memory: Memory, door: Door) -> None:
         for nothing in (Gateway(None, model=PRICED, searches_web=True), Gateway("http://127.0.0.1:9")):
             assert (nothing.model, nothing.searches_web) == (None, False)
             with pytest.raises(Permanent, match="no_model"):
@@ -264,7 +266,7 @@ class TestRequests:
 
 
 async def test_the_manager_pays_for_the_summary_of_a_session_from_the_budget_of_the_task_that_continues_it(
-    door: Door, project: str, outside: World, listening: tuple[str, ModelGateway]
+    door: Door, project: str, outside: World, gateway_server: tuple[str, ModelGateway]
 ) -> None:
     """Also after the task has ended, by rules then; and once, however often the message is delivered."""
     house, line = door.house, "Ana restarts the resolver."
@@ -288,7 +290,7 @@ async def test_the_manager_pays_for_the_summary_of_a_session_from_the_budget_of_
         messages=(Outgoing(type=SummarizeSession.TYPE, data=message.model_dump(mode="json")),),
     )  # fmt: skip
     outside.text = f"{line}\nCall +49 30 1234."
-    asked = client(listening[0])
+    asked = client(gateway_server[0])
 
     async def summarized() -> dict[str, Any]:
         manager = Memory(door, "manager", house.delivery(done.message_ids[0], lives_s=3600), datetime.now(UTC))

@@ -174,7 +174,7 @@ async def test_a_token_ends_with_its_principal_though_a_later_one_has_the_same_n
     assert len(outside.seen) == 2
 
 
-async def test_what_the_task_is_about_is_not_above_the_clearance_of_the_providers(
+async def test_a_task_above_the_clearance_of_the_providers_is_refused(
     url: str, door: Door, project: str, outside: World
 ) -> None:
     await delegated(door.house, project, "t-1", **DOLLAR)
@@ -188,7 +188,7 @@ async def test_what_the_task_is_about_is_not_above_the_clearance_of_the_provider
     assert await code(door.house, project) == "label"
 
 
-async def test_who_may_have_a_token_and_for_what(door: Door, project: str) -> None:
+async def test_a_token_needs_its_roles_a_budget_and_a_known_task(door: Door, project: str) -> None:
     house = door.house
     await delegated(house, project, "t-1")
     assert await code(house, project) == "budget", "a tool calls as often as it likes"

@@ -43,9 +43,9 @@ def steps(door: Door) -> Counter[str]:
     return counted
 
 
-async def ask(asking: Gateway, memory: Memory, key: str, text: str = "Why?") -> str:
+async def ask(model_client: Gateway, memory: Memory, key: str, text: str = "Why?") -> str:
     question = [{"role": "user", "content": text}]
-    return (await asking.generate(memory, question, key=key, deadline_s=60, max_tokens=50)).text
+    return (await model_client.generate(memory, question, key=key, deadline_s=60, max_tokens=50)).text
 
 
 async def record(house: House, memory: Memory, key: str) -> dict[str, Any]:
@@ -54,11 +54,11 @@ async def record(house: House, memory: Memory, key: str) -> dict[str, Any]:
 
 
 async def test_parallel_calls_share_commits_and_have_records_of_their_own(
-    asking: Gateway, memory: Memory, outside: World, house: House, project: str, steps: Counter[str]
+    model_client: Gateway, memory: Memory, outside: World, house: House, project: str, steps: Counter[str]
 ) -> None:
     outside.hold.clear()
     outside.expected = CALLS
-    calls = [asyncio.create_task(ask(asking, memory, f"k{n}")) for n in range(CALLS)]
+    calls = [asyncio.create_task(ask(model_client, memory, f"k{n}")) for n in range(CALLS)]
     await outside.arrived.wait()
     assert steps["reserve"] < CALLS
     outside.hold.set()
@@ -73,13 +73,13 @@ async def test_parallel_calls_share_commits_and_have_records_of_their_own(
 
 
 async def test_an_answer_that_is_not_kept_costs_the_others_nothing(
-    asking: Gateway, memory: Memory, outside: World, house: House
+    model_client: Gateway, memory: Memory, outside: World, house: House
 ) -> None:
     outside.script = lambda messages: SECRET if messages[-1]["content"] == "Which key?" else outside.text
     outside.hold.clear()
     outside.expected = 4
     questions = ["Why?", "Why?", "Which key?", "Why?"]
-    calls = [asyncio.create_task(ask(asking, memory, f"k{n}", text)) for n, text in enumerate(questions)]
+    calls = [asyncio.create_task(ask(model_client, memory, f"k{n}", text)) for n, text in enumerate(questions)]
     await outside.arrived.wait()
     outside.hold.set()
     assert (await asyncio.gather(*calls))[2] == SECRET
@@ -89,13 +89,14 @@ async def test_an_answer_that_is_not_kept_costs_the_others_nothing(
 
 
 async def test_a_forged_token_gets_no_share_in_a_commit(
-    listening: tuple[str, ModelGateway], memory: Memory, outside: World, house: House
+    gateway_server: tuple[str, ModelGateway], memory: Memory, outside: World, house: House
 ) -> None:
     token = await memory.gateway_token("model")
     forged = mint(Keyring((SigningKey.generate(1),)), unverified_grant(token))
     call = GenerateCall(PRICED, (("user", "Why?"),), 50)
     outcomes = await asyncio.gather(
-        *(listening[1].call(forged if n % 2 else token, f"k{n}", call, 60) for n in range(6)), return_exceptions=True
+        *(gateway_server[1].call(forged if n % 2 else token, f"k{n}", call, 60) for n in range(6)),
+        return_exceptions=True,
     )
     assert [isinstance(each, Denied) for each in outcomes] == [False, True] * 3
     assert [bool(await record(house, memory, f"k{n}")) for n in range(6)] == [True, False] * 3

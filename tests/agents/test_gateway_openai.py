@@ -140,7 +140,7 @@ class TestStreams:
         assert text_of(await streamed(openai)) == outside.text.replace(" ", "")
         assert len(outside.seen) == 1
 
-    async def test_what_is_wrong_before_the_first_part_is_a_status(
+    async def test_an_error_before_the_first_part_is_a_status(
         self, openai: AsyncOpenAI, door: Door, project: str, url: str
     ) -> None:
         memory = developer(door, await delegated(door.house, project, "t-2", tokens=10))
@@ -204,7 +204,7 @@ class TestTools:
             ({"response_format": {"type": "json_schema"}}, "response_format"),
         ],
     )
-    async def test_what_is_wrong_with_a_request_is_named(
+    async def test_an_invalid_request_is_refused_with_its_field(
         self, openai: AsyncOpenAI, outside: World, more: Any, field: str
     ) -> None:
         with pytest.raises((UnprocessableEntityError, BadRequestError)) as refused:

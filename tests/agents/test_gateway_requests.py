@@ -48,22 +48,22 @@ async def record(house: House, memory: Memory, key: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("limited", [False, True])
 async def test_a_call_reads_once(
-    asking: Gateway, memory: Memory, door: Door, project: str, requests: list[str], limited: bool
+    model_client: Gateway, memory: Memory, door: Door, project: str, requests: list[str], limited: bool
 ) -> None:
     if limited:
         await limit(door.house, project, usd="1", soft_usd="0.5", period="day")
         await limit(door.house, project, scope="task", tokens=10**6)
-    await generated(asking, memory, "first")
+    await generated(model_client, memory, "first")
     requests.clear()
-    await generated(asking, memory, "second")
+    await generated(model_client, memory, "second")
     assert requests == ["query", "commit", "commit"]
 
 
 async def test_a_call_that_waited_for_others_rests_on_the_limits_of_the_time_it_is_made(
-    asking: Gateway, memory: Memory, outside: World, door: Door, project: str
+    model_client: Gateway, memory: Memory, outside: World, door: Door, project: str
 ) -> None:
     other = developer(door, await delegated(door.house, project, "t-2"))
-    first = await begun(outside, generated(asking, other, "first"))
+    first = await begun(outside, generated(model_client, other, "first"))
     queried = asyncio.Event()
 
     async def note(subject: str, _: bytes) -> None:
@@ -71,7 +71,7 @@ async def test_a_call_that_waited_for_others_rests_on_the_limits_of_the_time_it_
             queried.set()
 
     door.after = note
-    waiting = asyncio.create_task(generated(asking, memory, "second"))
+    waiting = asyncio.create_task(generated(model_client, memory, "second"))
     await queried.wait()
     await limit(door.house, project, tokens=1, period="day")
     outside.hold.set()
@@ -82,9 +82,9 @@ async def test_a_call_that_waited_for_others_rests_on_the_limits_of_the_time_it_
 
 
 async def test_a_call_that_ends_while_the_same_is_looked_up_has_one_outcome(
-    asking: Gateway, memory: Memory, outside: World, door: Door
+    model_client: Gateway, memory: Memory, outside: World, door: Door
 ) -> None:
-    first = await begun(outside, generated(asking, memory, "k"))
+    first = await begun(outside, generated(model_client, memory, "k"))
     assert (await record(door.house, memory, "k"))["state"] == "reserved"
 
     async def finish_first(subject: str, _: bytes) -> None:
@@ -93,18 +93,18 @@ async def test_a_call_that_ends_while_the_same_is_looked_up_has_one_outcome(
             await first
 
     door.after = finish_first
-    same = await generated(asking, memory, "k")
+    same = await generated(model_client, memory, "k")
     assert same.usage.replayed
     assert (same.text, len(outside.seen)) == (outside.text, 1)
     assert (await record(door.house, memory, "k"))["state"] == "settled"
 
 
-async def test_what_is_remembered_of_a_call_counts_as_read_when_it_is_settled(
-    asking: Gateway, memory: Memory, outside: World, door: Door, requests: list[str]
+async def test_a_kept_call_counts_as_read_when_it_is_settled(
+    model_client: Gateway, memory: Memory, outside: World, door: Door, requests: list[str]
 ) -> None:
     house, project = door.house, memory.project
     call_id = derived_id(memory.origin.message_id, "call", "k", 0)
-    made = await begun(outside, generated(asking, memory, "k"))
+    made = await begun(outside, generated(model_client, memory, "k"))
     await change(house, project, "model_calls", call_id, "integrity = 0")
     house.restart()
     requests.clear()
@@ -124,10 +124,10 @@ async def test_what_is_remembered_of_a_call_counts_as_read_when_it_is_settled(
 
 
 async def test_a_call_above_the_label_of_its_token_is_not_settled_by_what_is_remembered_of_it(
-    asking: Gateway, memory: Memory, outside: World, door: Door
+    model_client: Gateway, memory: Memory, outside: World, door: Door
 ) -> None:
     call_id = derived_id(memory.origin.message_id, "call", "k", 0)
-    made = await begun(outside, generated(asking, memory, "k"))
+    made = await begun(outside, generated(model_client, memory, "k"))
     await change(door.house, memory.project, "model_calls", call_id, "label = 2")
     door.house.restart()
     outside.hold.set()
@@ -138,10 +138,10 @@ async def test_a_call_above_the_label_of_its_token_is_not_settled_by_what_is_rem
 
 @pytest.mark.parametrize("also", [True, False], ids=["changed", "unchanged"])
 async def test_a_call_is_settled_in_spending_that_another_process_has_changed(
-    asking: Gateway, memory: Memory, outside: World, door: Door, requests: list[str], also: bool
+    model_client: Gateway, memory: Memory, outside: World, door: Door, requests: list[str], also: bool
 ) -> None:
     house, project = door.house, memory.project
-    made = await begun(outside, generated(asking, memory, "k"))
+    made = await begun(outside, generated(model_client, memory, "k"))
     if also:
         lifted = """version = version + 1, body = body || '{"lifted_tokens": 1000, "spent_tokens": 7, "calls": 3}'"""
         await change(house, project, "spend", "t-1", lifted)
@@ -156,7 +156,7 @@ async def test_a_call_is_settled_in_spending_that_another_process_has_changed(
 
 
 async def test_litellm_writes_no_log_of_a_call(
-    asking: Gateway, memory: Memory, monkeypatch: pytest.MonkeyPatch
+    model_client: Gateway, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from litellm.litellm_core_utils.litellm_logging import Logging
     from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
@@ -167,23 +167,25 @@ async def test_litellm_writes_no_log_of_a_call(
         logged.append("success")
 
     monkeypatch.setattr(Logging, "async_success_handler", note)
-    await generated(asking, memory, "first")
-    await generated(asking, memory, "second")
+    await generated(model_client, memory, "first")
+    await generated(model_client, memory, "second")
     await GLOBAL_LOGGING_WORKER.flush()
     assert logged == []
 
 
-async def test_calls_of_different_deadlines_share_a_connection(asking: Gateway, memory: Memory, outside: World) -> None:
+async def test_calls_of_different_deadlines_share_a_connection(
+    model_client: Gateway, memory: Memory, outside: World
+) -> None:
     for number in range(3):
-        await generated(asking, memory, f"k{number}", deadline_s=20 + number)
+        await generated(model_client, memory, f"k{number}", deadline_s=20 + number)
     assert len(outside.connections) == 1
 
 
 async def test_a_settlement_without_a_reply_is_not_counted_twice(
-    asking: Gateway, memory: Memory, outside: World, door: Door, requests: list[str]
+    model_client: Gateway, memory: Memory, outside: World, door: Door, requests: list[str]
 ) -> None:
     house, project = door.house, memory.project
-    made = await begun(outside, generated(asking, memory, "k"))
+    made = await begun(outside, generated(model_client, memory, "k"))
     lost = list[str]()
 
     async def lose(subject: str, body: bytes) -> None:

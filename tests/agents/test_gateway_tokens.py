@@ -19,8 +19,8 @@ pytestmark = pytest.mark.xdist_group("litellm")  # its import takes seconds
 
 
 class TestTokens:
-    async def test_one_that_memory_has_not_made_is_refused(
-        self, listening: tuple[str, ModelGateway], memory: Memory, outside: World
+    async def test_a_forged_token_is_refused(
+        self, gateway_server: tuple[str, ModelGateway], memory: Memory, outside: World
     ) -> None:
         held = await memory.gateway_token("model")
         grant = unverified_grant(held)
@@ -31,13 +31,13 @@ class TestTokens:
             (held[:-8] + "AAAAAAAA", {"malformed", "signature"}),  # by the padding of the token
             (mint(other, grant), {"signature"}),
         ):
-            answer = await posted(listening[0], "/v1/chat/completions", token, {"messages": QUESTION})
+            answer = await posted(gateway_server[0], "/v1/chat/completions", token, {"messages": QUESTION})
             assert answer.status_code == 401
             assert answer.json()["error"]["code"] in codes, answer.text
         assert not outside.seen
 
-    async def test_one_that_memory_has_made_for_something_else_is_refused(
-        self, listening: tuple[str, ModelGateway], memory: Memory, outside: World, house: House
+    async def test_a_token_for_another_purpose_is_refused(
+        self, gateway_server: tuple[str, ModelGateway], memory: Memory, outside: World, house: House
     ) -> None:
         grant = unverified_grant(await memory.gateway_token("model"))
         soon = datetime.now(UTC) + timedelta(seconds=5)
@@ -48,18 +48,20 @@ class TestTokens:
             ({"message": new_id()}, 403, "message"),
         ):
             token = mint(house.keyring, grant.model_copy(update=changed))
-            answer = await posted(listening[0], "/v1/chat/completions", token, {"messages": QUESTION})
+            answer = await posted(gateway_server[0], "/v1/chat/completions", token, {"messages": QUESTION})
             assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
         web = await memory.gateway_token("web")
-        answer = await posted(listening[0], "/v1/chat/completions", web, {"messages": QUESTION})
+        answer = await posted(gateway_server[0], "/v1/chat/completions", web, {"messages": QUESTION})
         assert (answer.status_code, answer.json()["error"]["code"]) == (401, "audience")
         assert memory.origin.capability is not None
-        answer = await posted(listening[0], "/v1/chat/completions", memory.origin.capability, {"messages": QUESTION})
+        answer = await posted(
+            gateway_server[0], "/v1/chat/completions", memory.origin.capability, {"messages": QUESTION}
+        )
         assert (answer.status_code, answer.json()["error"]["code"]) == (401, "audience")
         assert not outside.seen
 
-    async def test_the_call_of_a_forged_one_is_not_that_of_another_with_its_key(
-        self, listening: tuple[str, ModelGateway], memory: Memory, door: Door
+    async def test_a_forged_token_gets_no_outcome_of_another_call_with_its_key(
+        self, gateway_server: tuple[str, ModelGateway], memory: Memory, door: Door
     ) -> None:
         held = await memory.gateway_token("model")
         forged = mint(Keyring((SigningKey.generate(1),)), unverified_grant(held))
@@ -75,19 +77,19 @@ class TestTokens:
         door.before = hold
         path = "/v1/chat/completions"
         other = {"messages": [{"role": "user", "content": "Something else?"}]}
-        attack = asyncio.create_task(posted(listening[0], path, forged, other, Idempotency_Key="k"))
+        attack = asyncio.create_task(posted(gateway_server[0], path, forged, other, Idempotency_Key="k"))
         await asked.wait()
-        call = asyncio.create_task(posted(listening[0], path, held, {"messages": QUESTION}, Idempotency_Key="k"))
+        call = asyncio.create_task(posted(gateway_server[0], path, held, {"messages": QUESTION}, Idempotency_Key="k"))
         await genuine_asked.wait()
         go_on.set()
         assert (await call).status_code == 200
         assert (await attack).status_code == 401
 
-    async def test_a_forged_one_is_refused_before_its_body_has_arrived(
-        self, listening: tuple[str, ModelGateway], memory: Memory
+    async def test_a_forged_token_is_refused_before_the_body_has_arrived(
+        self, gateway_server: tuple[str, ModelGateway], memory: Memory
     ) -> None:
         forged = mint(Keyring((SigningKey.generate(1),)), unverified_grant(await memory.gateway_token("model")))
-        url = urlsplit(listening[0])
+        url = urlsplit(gateway_server[0])
         reader, writer = await asyncio.open_connection(url.hostname, url.port)
         writer.write(
             f"POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {forged}\r\n"
@@ -97,10 +99,10 @@ class TestTokens:
         assert b" 401 " in await reader.readline()
         writer.close()
 
-    async def test_what_was_kept_is_for_its_own_task_alone(
-        self, asking: Gateway, memory: Memory, door: Door, project: str, outside: World
+    async def test_a_kept_answer_is_used_for_its_own_task_only(
+        self, model_client: Gateway, memory: Memory, door: Door, project: str, outside: World
     ) -> None:
-        first = await generated(asking, memory, "k")
+        first = await generated(model_client, memory, "k")
         outside.text = "It was the net."
         other = developer(door, await delegated(door.house, project, "t-2"))
-        assert (await generated(asking, other, "k")).text != first.text
+        assert (await generated(model_client, other, "k")).text != first.text

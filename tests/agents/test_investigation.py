@@ -75,7 +75,7 @@ async def test_an_act_of_a_model_that_a_constraint_forbids_is_sent_back_and_then
     assert "the act that a model proposed is one that a constraint forbids" in second.findings.caveats
 
 
-async def test_what_memory_does_not_support_is_left_out() -> None:
+async def test_statements_without_support_in_memory_are_left_out() -> None:
     parts = {
         "cause": "The resolver of the cluster has lost its cache [2]. The moon is full [2].",
         "verify": "Run `dig ldap.external` [2].",

@@ -193,7 +193,7 @@ async def test_a_planted_instruction_leads_to_nothing(attack: Attack) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("carrier", CARRIERS)
-async def test_none_of_all_planted_instructions_leads_to_anything(carrier: str) -> None:
+async def test_no_planted_instruction_has_an_effect(carrier: str) -> None:
     for attack in ATTACKS:
         if attack.carrier == carrier:
             await fails(attack)

@@ -128,7 +128,7 @@ FAULTS = {
 
 
 @pytest.fixture
-async def asking(door: Door, outside: World) -> AsyncIterator[Gateway]:
+async def model_client(door: Door, outside: World) -> AsyncIterator[Gateway]:
     """The developer's client of a gateway."""
     async with gateway(door, ProviderLimits(models=(PRICED,))) as (url, _):
         made = client(url)
@@ -137,7 +137,7 @@ async def asking(door: Door, outside: World) -> AsyncIterator[Gateway]:
 
 
 @pytest.fixture
-async def known(house: House, project: str) -> None:
+async def runbook_project(house: House, project: str) -> None:
     """A project with the runbook and other documents."""
     texts = {"runbook.md": RUNBOOK, **OTHERS}
     request = IngestRequest(
@@ -179,16 +179,16 @@ async def ledger(house: House, project: str) -> Counter[str]:
     return Counter(item.body["state"] for item in found.items)
 
 
-@pytest.mark.usefixtures("known")
+@pytest.mark.usefixtures("runbook_project")
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_fault_ends_in_the_result_of_the_rules_and_is_paid_once(
-    name: str, house: House, door: Door, asking: Gateway, outside: World, project: str
+    name: str, house: House, door: Door, model_client: Gateway, outside: World, project: str
 ) -> None:
     fault = FAULTS[name]
     rules = await worked(door, project, "t-rules", OFFLINE)
     fault.does(outside)
     budget = {"tokens": fault.tokens} if fault.tokens else {}
-    found = await worked(door, project, "t-model", asking, fault.deadline_s, **budget)
+    found = await worked(door, project, "t-model", model_client, fault.deadline_s, **budget)
     assert rules.outcome == "proposed"
     assert (found.outcome, found.text, found.confidence) == (rules.outcome, rules.text, rules.confidence)
     assert found.findings.caveats[:-1] == rules.findings.caveats
@@ -197,9 +197,9 @@ async def test_a_fault_ends_in_the_result_of_the_rules_and_is_paid_once(
     assert await ledger(house, project) == fault.calls
 
 
-@pytest.mark.usefixtures("known")
+@pytest.mark.usefixtures("runbook_project")
 async def test_a_reply_that_breaks_off_is_an_unknown_outcome(
-    house: House, door: Door, asking: Gateway, project: str, monkeypatch: pytest.MonkeyPatch
+    house: House, door: Door, model_client: Gateway, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = 0
 
@@ -214,29 +214,29 @@ async def test_a_reply_that_breaks_off_is_an_unknown_outcome(
     server = await asyncio.start_server(break_off, "127.0.0.1", 0)
     async with server:
         monkeypatch.setenv("OPENAI_API_BASE", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
-        found = await worked(door, project, "t-model", asking)
+        found = await worked(door, project, "t-model", model_client)
     assert "unknown_outcome" in found.findings.caveats[-1]
     assert (taken, await ledger(house, project)) == (1, {"unknown": 1})
 
 
-@pytest.mark.usefixtures("known")
+@pytest.mark.usefixtures("runbook_project")
 async def test_a_supported_proposal_passes_memory_and_is_paid_once(
-    house: House, door: Door, asking: Gateway, outside: World, project: str
+    house: House, door: Door, model_client: Gateway, outside: World, project: str
 ) -> None:
     def script(messages: Any) -> str:
         made = sum(each["role"] == "assistant" for each in messages)
         return proposal(messages, has="Flush") if made else call("search", text="flush the name cache")
 
     outside.script = script
-    found = await worked(door, project, "t-model", asking)
+    found = await worked(door, project, "t-model", model_client)
     assert (found.text or "").startswith(f"**Action**: {ACT}")
     assert await ledger(house, project) == {"settled": 2}
     assert len(outside.seen) == 2
 
 
-@pytest.mark.usefixtures("known")
-async def test_what_is_above_the_clearance_of_the_providers_is_in_no_prompt(
-    house: House, door: Door, asking: Gateway, outside: World, project: str
+@pytest.mark.usefixtures("runbook_project")
+async def test_no_prompt_holds_texts_above_the_clearance_of_the_providers(
+    house: House, door: Door, model_client: Gateway, outside: World, project: str
 ) -> None:
     async with house.superuser() as connection:
         await connection.execute(
@@ -245,6 +245,6 @@ async def test_what_is_above_the_clearance_of_the_providers_is_in_no_prompt(
         )
     house.restart()
     outside.script = lambda messages: call("search", text="flush the name cache")
-    found = await worked(door, project, "t-model", asking)
+    found = await worked(door, project, "t-model", model_client)
     assert "label" in found.findings.caveats[-1]
     assert all("Flush" not in str(request) for request in outside.seen)

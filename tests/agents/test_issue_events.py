@@ -54,7 +54,7 @@ def test_an_event_names_its_issue(kind: str, body: dict[str, Any]) -> None:
         ("gitea", None),
     ],
 )
-def test_other_events_name_none(kind: str, body: Any) -> None:
+def test_other_events_are_ignored(kind: str, body: Any) -> None:
     assert issue_event(kind, body) is None
 
 
@@ -72,7 +72,7 @@ def test_no_body_is_too_strange(kind: str, body: Any) -> None:
     issue_event(kind, body)
 
 
-def test_an_issue_with_our_mark_is_no_task() -> None:
+def test_an_issue_with_our_mark_becomes_no_task() -> None:
     headers = {"x-github-event": "issues"}
     assert isinstance(github_event(headers, GITHUB), IgnoredEvent)
     assert isinstance(gitlab_event({}, GITLAB), IgnoredEvent)
@@ -80,7 +80,7 @@ def test_an_issue_with_our_mark_is_no_task() -> None:
     assert isinstance(github_event(headers, person), Report)
 
 
-async def test_what_is_due_without_a_tracker_is_kept_for_another_configuration() -> None:
+async def test_due_issues_without_a_tracker_are_kept_for_another_configuration() -> None:
     house = House()
     with pytest.raises(Permanent, match="none is configured"):
         await house.handlers[IssueDue.TYPE](IssueDue(issue_id="the-id", turn=1), house.memory())

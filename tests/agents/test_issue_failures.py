@@ -159,7 +159,7 @@ async def test_after_three_days_it_is_a_dead_letter_that_can_be_retried(github: 
 
 
 @pytest.mark.parametrize("forge", SLOWER, indirect=True)
-async def test_a_right_that_is_lost_is_no_deleted_issue(forge: ScriptedForge) -> None:
+async def test_a_lost_permission_is_not_taken_for_a_deleted_issue(forge: ScriptedForge) -> None:
     house = house_of(forge)
     await house.open()
     forge.locked = True
@@ -272,7 +272,7 @@ async def test_an_answer_of_another_form_is_a_failure_that_is_tried_again(github
     assert len(github.issues) == 1
 
 
-async def test_no_record_and_no_log_has_the_token_or_a_word_of_a_person(
+async def test_records_and_logs_hold_no_token_and_no_text_of_people(
     forge: ScriptedForge, capsys: pytest.CaptureFixture[str]
 ) -> None:
     house = house_of(forge)

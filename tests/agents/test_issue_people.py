@@ -10,7 +10,7 @@ from counterpoint.proto.issues import IssueDue
 from counterpoint.router.issues.marks import marked_issue
 
 
-async def test_what_people_write_is_never_written_by_us(forge: ScriptedForge) -> None:
+async def test_edits_of_people_are_never_overwritten(forge: ScriptedForge) -> None:
     """Also at the moment of each of our calls."""
     house = house_of(forge)
     await house.open()
@@ -101,7 +101,7 @@ async def test_a_command_is_read_once_however_often_it_is_told(forge: ScriptedFo
     assert (outcome.outcome, outcome.note) == ("failed", "same error")
 
 
-async def test_who_has_no_principal_or_no_right_has_no_effect(github: ScriptedForge) -> None:
+async def test_users_without_a_principal_or_a_right_have_no_effect(github: ScriptedForge) -> None:
     house = house_of(github, users={"ann": "ann", "eve": "eve", "gone": "nobody"})
     await house.open()
     github.person_comments(1, "fixed by magic", by="mallory")

@@ -62,7 +62,7 @@ def test_a_text_in_code_does_not_get_out(text: str) -> None:
 
 
 @given(TEXTS, TEXTS, st.sampled_from(["troubleshoot", "plan"]))
-def test_a_body_has_one_mark_whatever_its_task_says(error: str, text: str, kind: str) -> None:
+def test_a_body_has_exactly_one_mark_for_any_task(error: str, text: str, kind: str) -> None:
     task = task_of(error_message=error, proposal=text, title=text, kind=kind, result=f"## Steps\n- {text}")
     body = content_of(TRACKER, task, summary_of(task, {})).body("the-id")
     assert marked_issue(body) == "the-id"
@@ -217,13 +217,13 @@ def test_the_interface_follows_from_the_address(tmp_path: Path) -> None:
     assert (tracker.api_url, tracker.is_of("https://git.example.com/O/r")) == ("http://git:3000/api/v1", True)
 
 
-def test_a_login_is_known_whatever_its_case() -> None:
+def test_logins_are_compared_without_case() -> None:
     assert TRACKER.principal_of("aNN") == "ann"
     assert TRACKER.principal_of("bob") is None
     assert TRACKER.principal_of(None) is None
 
 
-def test_the_tracker_of_the_page_is_one(tmp_path: Path) -> None:
+def test_the_example_tracker_of_the_page_is_valid(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "issues.md").read_text()
     (text,) = [each.text for each in blocks(page) if each.language == "text"]
     (tracker,) = load_trackers(written(tmp_path, text))

@@ -41,7 +41,7 @@ async def test_a_state_that_changes_often_is_one_comment_that_is_edited(forge: S
     assert len(forge.writes()) == writes, "what is the same is not written again"
 
 
-async def test_what_no_tracker_wants_opens_no_issue(github: ScriptedForge) -> None:
+async def test_a_task_outside_the_filters_of_a_tracker_opens_no_issue(github: ScriptedForge) -> None:
     house = house_of(github, severity="high", kinds=["troubleshoot"])
     house.task()
     await house.tell(proposed())
@@ -99,7 +99,7 @@ async def test_an_issue_stays_open_while_there_is_work_left(
     assert github.issues[2].state == "open"
 
 
-async def test_closing_what_nobody_has_tried_says_how_it_ended(github: ScriptedForge) -> None:
+async def test_closing_the_issue_of_an_untried_proposal_reports_another_cause(github: ScriptedForge) -> None:
     house = house_of(github)
     await house.open()
     await house.end(resolution="proposed")

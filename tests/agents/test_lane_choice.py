@@ -105,7 +105,7 @@ async def test_no_model_is_asked_where_the_rules_are_sure(message: TaskDelegated
     assert [decision for decision, model in chosen(shelf) if model] == []
 
 
-async def test_no_model_is_asked_about_a_task_that_nobody_vouches_for() -> None:
+async def test_no_model_is_asked_about_an_unvouched_task() -> None:
     model, shelf = says(), shelf_of()
     shelf.put("tasks", "t", {"task_id": "t"}, integrity=1)
     await delivered(shelf, model)
@@ -156,7 +156,7 @@ async def test_no_planted_instruction_leads_to_another_lane(carrier: str, lane: 
     assert chosen(shelf) in ([], [("investigate", "m")])
 
 
-async def test_what_a_model_is_named_for_is_all_that_it_does() -> None:
+async def test_a_model_that_chooses_lanes_does_no_other_work() -> None:
     model, shelf = proposes(), shelf_of()
     worked = await delivered(shelf, ScriptedGateway(model), failure())
     assert all(each.model is None for each in shelf.decisions())

@@ -31,7 +31,7 @@ AT = datetime(2026, 2, 28, 23, 59, tzinfo=UTC)
 
 
 @pytest.fixture
-async def asking(door: Door, outside: World) -> AsyncIterator[Gateway]:
+async def model_client(door: Door, outside: World) -> AsyncIterator[Gateway]:
     """The developer's client of a gateway to the world outside."""
     async with gateway(door, replace(OUTSIDE, search_url=outside.url)) as (url, _):
         made = client(url)
@@ -64,12 +64,12 @@ async def spent(house: House, project: str) -> dict[str, dict[str, Any]]:
     return {item.body["limit"]: item.body for item in found.items if "limit" in item.body}
 
 
-async def generated(asking: Gateway, memory: Memory, key: str, **more: Any) -> Any:
-    return await asking.generate(memory, QUESTION, key=key, deadline_s=60, **more)
+async def generated(model_client: Gateway, memory: Memory, key: str, **more: Any) -> Any:
+    return await model_client.generate(memory, QUESTION, key=key, deadline_s=60, **more)
 
 
 async def test_parallel_calls_of_many_tasks_never_exceed_a_limit_of_the_project(
-    asking: Gateway, door: Door, outside: World, project: str
+    model_client: Gateway, door: Door, outside: World, project: str
 ) -> None:
     most = Decimal("0.0004")
     outside.output_tokens = 100
@@ -79,7 +79,7 @@ async def test_parallel_calls_of_many_tasks_never_exceed_a_limit_of_the_project(
     async with gateway(door, OUTSIDE) as (url, _):
         beside = client(url)
         made = await asyncio.gather(
-            *(generated(asking if n % 2 else beside, tasks[n % 4], f"k{n}", max_tokens=100) for n in range(24)),
+            *(generated(model_client if n % 2 else beside, tasks[n % 4], f"k{n}", max_tokens=100) for n in range(24)),
             return_exceptions=True,
         )
         await beside.close()
@@ -113,36 +113,36 @@ async def test_parallel_calls_of_many_tasks_never_exceed_a_limit_of_the_project(
     ],
 )
 async def test_a_limit_counts_the_calls_before_it_and_holds_for_its_scope_alone(
-    asking: Gateway, door: Door, outside: World, project: str, fields: dict[str, Any], reached: set[str]
+    model_client: Gateway, door: Door, outside: World, project: str, fields: dict[str, Any], reached: set[str]
 ) -> None:
     sessions = {"t-1": "s-1", "t-2": "s-1", "t-3": "s-2"}
     tasks = {name: await working(door, project, name, session) for name, session in sessions.items()}
     outside.output_tokens = 1000
-    before = await generated(asking, tasks["t-1"], "before", max_tokens=1000)
+    before = await generated(model_client, tasks["t-1"], "before", max_tokens=1000)
     used = before.usage.input_tokens + before.usage.output_tokens
     outside.output_tokens = 5
     await limit(door.house, project, tokens=used + 10, period="day", **fields)
     refused = set()
     for name, memory in tasks.items():
         try:
-            await generated(asking, memory, "after", max_tokens=20)
+            await generated(model_client, memory, "after", max_tokens=20)
         except Denied:
             refused.add(name)
     assert refused == reached
 
 
 async def test_a_raised_limit_lets_calls_through_and_a_removed_one_all(
-    asking: Gateway, door: Door, project: str
+    model_client: Gateway, door: Door, project: str
 ) -> None:
     memory = await working(door, project, "t-1")
     await limit(door.house, project, tokens=10)
     with pytest.raises(Denied, match=r"10 of the limit of project \S+ are left"):
-        await generated(asking, memory, "k")
+        await generated(model_client, memory, "k")
     await limit(door.house, project, expect=1, tokens=10**6)
-    await generated(asking, memory, "k")
+    await generated(model_client, memory, "k")
     await limit(door.house, project, scope="task", tokens=0)
     with pytest.raises(Denied, match="the limit of task t-1 are left"):
-        await generated(asking, memory, "l")
+        await generated(model_client, memory, "l")
 
 
 async def test_a_limit_in_dollars_refuses_a_model_without_a_price(door: Door, outside: World, project: str) -> None:
@@ -157,7 +157,7 @@ async def test_a_limit_in_dollars_refuses_a_model_without_a_price(door: Door, ou
 
 
 async def test_an_unknown_outcome_counts_at_its_estimate_under_a_limit_too(
-    asking: Gateway, door: Door, project: str, monkeypatch: pytest.MonkeyPatch
+    model_client: Gateway, door: Door, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def surprised(*asked: Any) -> Any:
         raise KeyError("a defect")
@@ -166,7 +166,7 @@ async def test_an_unknown_outcome_counts_at_its_estimate_under_a_limit_too(
     await limit(door.house, project, tokens=10**6)
     monkeypatch.setattr(ModelProvider, "call", surprised)
     with pytest.raises(Permanent, match="unknown_outcome"):
-        await generated(asking, memory, "k", max_tokens=70)
+        await generated(model_client, memory, "k", max_tokens=70)
     (record,) = (await spent(door.house, project)).values()
     assert (record["unknown"], record["reserved_tokens"]) == (1, 0)
     assert record["spent_tokens"] > 70
@@ -216,7 +216,7 @@ def test_a_limit_without_sense_is_refused(fields: dict[str, Any], problem: str) 
 
 
 @pytest.fixture
-async def choosing(door: Door, outside: World) -> AsyncIterator[Gateway]:
+async def fallback_client(door: Door, outside: World) -> AsyncIterator[Gateway]:
     """The developer's client of a gateway whose first model is dear, with two fallbacks."""
     limits = ProviderLimits(models=(DEAR,), fallbacks=(UNPRICED, PRICED), tries=1)
     async with gateway(door, limits) as (url, _):
@@ -231,20 +231,20 @@ async def warnings_of(house: House, project: str, task: str) -> list[str]:
 
 
 async def test_over_a_soft_limit_a_cheaper_model_writes_and_one_warning_is_noted(
-    choosing: Gateway, door: Door, project: str
+    fallback_client: Gateway, door: Door, project: str
 ) -> None:
     first, second = await working(door, project, "t-1"), await working(door, project, "t-2")
     await limit(door.house, project, soft_tokens=100_000, period="day")
-    assert (await generated(choosing, first, "k", max_tokens=20)).usage.model == DEAR
+    assert (await generated(fallback_client, first, "k", max_tokens=20)).usage.model == DEAR
     assert await warnings_of(door.house, project, "t-1") == []
     await limit(door.house, project, scope="task", name="t-1", soft_usd="0")
-    made = await generated(choosing, first, "l", max_tokens=20)
+    made = await generated(fallback_client, first, "l", max_tokens=20)
     assert made.usage.model == PRICED
     (warning,) = await warnings_of(door.house, project, "t-1")
     assert warning.startswith("the soft part of the limit of task t-1 is reached: ")
-    await generated(choosing, first, "m", max_tokens=20)
+    await generated(fallback_client, first, "m", max_tokens=20)
     assert await warnings_of(door.house, project, "t-1") == [warning]
-    assert (await generated(choosing, second, "k", max_tokens=20)).usage.model == DEAR
+    assert (await generated(fallback_client, second, "k", max_tokens=20)).usage.model == DEAR
 
 
 async def test_a_soft_limit_refuses_nothing(door: Door, outside: World, project: str) -> None:

@@ -130,7 +130,7 @@ def test_a_failure_without_a_message_is_an_incident_too() -> None:
     assert IncidentSimulation().take([run_event("FAIL", 0)]).tasks[0].error_message == "failed without an error message"
 
 
-def test_the_task_of_an_incident_says_what_a_person_would_look_up() -> None:
+def test_the_task_of_an_incident_has_job_run_error_and_context() -> None:
     simulation = IncidentSimulation(PATIENT).take([*orders("1_monday_ok"), *orders(TUESDAY)])
     (task,) = simulation.tasks
     assert task.kind == "troubleshoot"

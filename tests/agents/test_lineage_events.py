@@ -167,7 +167,7 @@ def test_texts_of_lists_and_numbers_that_are_none_do_no_harm(lists: str, number:
     assert event.job.node == job("ns", "daily.a")
 
 
-def test_what_was_ignored_is_named() -> None:
+def test_ignored_parts_of_an_event_are_named() -> None:
     event = run_event(
         inputs=[{"namespace": "db"}, {"namespace": "db", "name": "t"}, 7],
         outputs={"namespace": "db"},

@@ -109,7 +109,7 @@ def test_joining_is_commutative_associative_and_idempotent(
         assert merge_records(a, a) == a
 
 
-def test_a_complete_event_fills_in_what_its_start_left_out_and_empty_ones_take_nothing_away() -> None:
+def test_a_complete_event_adds_to_its_start_and_empty_ones_remove_nothing() -> None:
     full = {"inputs": [{"namespace": "db", "name": "t"}], "outputs": [{"namespace": "db", "name": "u"}]}
     records = built(
         [event("START", 0), event("COMPLETE", 1, **full), event("START", 9, "r-2"), event("COMPLETE", 10, "r-2")]

@@ -40,7 +40,7 @@ def facts(task: SubmitTask) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("first", ["parts", "whole", "whole and its grace"])
-async def test_the_second_time_is_told_whatever_came_first(first: str) -> None:
+async def test_a_second_failure_is_counted_in_any_order_of_events(first: str) -> None:
     house = House(limits=PATIENT)
     await house.take([*flow(0, "FAIL", "FAIL"), *flow(1, "COMPLETE")])
     (before,) = house.tasks
@@ -75,7 +75,7 @@ async def test_a_part_that_is_opened_by_the_grace_of_its_whole_has_its_own_histo
     assert facts(house.tasks[-1])[1] == before.task_id
 
 
-async def test_a_whole_of_which_no_part_is_heard_is_asked_for_when_its_grace_is_over() -> None:
+async def test_a_failed_dag_without_a_failed_task_becomes_a_task_after_the_grace() -> None:
     house = House(limits=PATIENT)
     await house.take([flow(0, "FAIL")[-1]])
     assert house.tasks == []
@@ -92,7 +92,7 @@ async def test_another_error_of_the_job_is_the_first_time_and_names_the_last_inc
     assert facts(now)[1] == before.task_id
 
 
-async def test_a_try_that_a_further_one_put_right_is_no_time_it_failed() -> None:
+async def test_a_retry_that_worked_does_not_count_as_a_failure() -> None:
     house = House(limits=PATIENT)
     await house.take([*flow(0, "FAIL", "COMPLETE"), *flow(1, "FAIL", "FAIL")])
     (task,) = house.tasks
@@ -110,7 +110,7 @@ async def test_a_history_longer_than_a_list_is_counted_to_its_beginning() -> Non
     assert {facts(task)[0]["first_at"] for task in house.tasks} == {run_event("FAIL", 0)["eventTime"]}
 
 
-async def test_what_an_incident_was_merged_into_is_counted_once() -> None:
+async def test_a_merged_incident_is_not_counted_twice() -> None:
     house = House(limits=PATIENT)
     await house.take([*flow(0, "FAIL", "FAIL"), *flow(1, "COMPLETE"), *flow(2, "FAIL", "FAIL")])
     past, now = sorted(house.incidents, key=lambda one: one.first_at)

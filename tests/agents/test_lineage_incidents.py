@@ -70,7 +70,7 @@ def test_duplicates_and_disorder_over_both_days_make_no_further_task(data: st.Da
 
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_what_comes_late_after_the_fix_opens_nothing(data: st.DataObject) -> None:
+def test_late_events_after_the_fix_open_no_incident(data: st.DataObject) -> None:
     simulation = IncidentSimulation().take([*orders(TUESDAY), *orders("3_tuesday_fixed")])
     before = simulation.incidents.copy()
     simulation.take(data.draw(st.lists(st.sampled_from(orders(TUESDAY)), max_size=8)))
@@ -162,7 +162,7 @@ def test_two_tasks_of_one_dag_run_are_two_incidents_in_any_order_with_its_own_fa
         assert len(simulation.tasks) == 2
 
 
-def test_what_a_task_started_fails_with_it_as_one() -> None:
+def test_a_failure_of_a_child_run_is_one_incident_with_its_parents() -> None:
     spark = run_event("FAIL", 0, job="app", run_id="s", parent=("dag.t", "t"), error="executor lost")
     spark["run"]["facets"]["parent"]["root"] = {"job": {"namespace": "ns", "name": "dag"}, "run": {"runId": "d"}}
     task = run_event("FAIL", 1, job="dag.t", run_id="t", parent=("dag", "d"), error="spark-submit returned 1")

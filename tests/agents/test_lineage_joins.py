@@ -8,7 +8,7 @@ import pytest
 from agents.incident_reference import final_incidents, history
 from agents.incident_simulation import run_event
 from agents.lineage_house import House
-from agents.test_lineage_kills import Mortal, final_state
+from agents.test_lineage_kills import MortalHouse, final_state
 from agents.test_lineage_order import of
 
 from counterpoint.lineage.incidents.incident import IncidentEnding, IncidentLimits, IncidentRecord
@@ -104,7 +104,7 @@ async def test_the_end_of_the_whole_by_its_task_leaves_the_part_to_itself() -> N
 
 
 @pytest.mark.parametrize("first", ["the word", "the root"])
-async def test_what_was_merged_into_a_root_takes_its_parts_along(first: str) -> None:
+async def test_parts_of_a_merged_incident_follow_it_into_the_root(first: str) -> None:
     followers = [fail(5, "f", "f1", reads=["t"]), fail(6, "g", "g1", reads=["t"]), fail(7, "b", "b1")]
     root = fail(1, "root", "r1", writes=["t"])
     rehearsed = House(limits=PATIENT)
@@ -126,7 +126,7 @@ async def test_what_was_merged_into_a_root_takes_its_parts_along(first: str) -> 
 
 
 @pytest.mark.parametrize("named", ["task-1", "incident-0"])
-async def test_a_word_on_what_lineage_does_not_have_changes_nothing(named: str) -> None:
+async def test_a_merge_of_an_unknown_incident_changes_nothing(named: str) -> None:
     house = House(limits=PATIENT)
     whole, _ = await two(house)
     before = house.incidents
@@ -134,7 +134,7 @@ async def test_a_word_on_what_lineage_does_not_have_changes_nothing(named: str) 
     assert house.incidents == before
 
 
-async def test_of_a_merge_and_its_undoing_at_the_same_moment_the_later_word_stays() -> None:
+async def test_an_undo_that_overtakes_its_merge_wins() -> None:
     house = House(limits=PATIENT)
     whole, part = await two(house)
     merged = house.merged(whole, part)
@@ -221,9 +221,9 @@ async def test_words_and_events_in_any_order_leave_the_reference_s_incidents_and
 
 @pytest.mark.parametrize("undone", [False, True], ids=["merge", "undo"])
 @pytest.mark.parametrize("answered", [False, True], ids=["before memory has it", "after"])
-async def test_a_word_at_whose_await_lineage_dies_has_the_effects_of_one(undone: bool, answered: bool) -> None:
-    async def lived(dies_at: int | None) -> tuple[Mortal, int]:
-        house = Mortal(limits=PATIENT)
+async def test_a_merge_during_which_lineage_is_killed_has_one_effect(undone: bool, answered: bool) -> None:
+    async def lived(dies_at: int | None) -> tuple[MortalHouse, int]:
+        house = MortalHouse(limits=PATIENT)
         whole, part = await two(house)
         word = house.merged(whole, part)
         if undone:

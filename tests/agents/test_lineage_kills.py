@@ -20,7 +20,7 @@ from counterpoint.proto.validation import parse
 PATIENT = IncidentLimits(incidents_per_hour=100, retry_grace_s=900)
 
 
-class Mortal(House):
+class MortalHouse(House):
     """A house whose lineage dies at the request `dies_at` of a delivery, before memory has it or after."""
 
     dies_at: int | None = None
@@ -81,11 +81,11 @@ def final_state(house: House) -> tuple[Any, ...]:
     ids=["opening", "opening of a part", "opening of a root", "joining", "closing"],
 )
 @pytest.mark.parametrize("answered", [False, True], ids=["before memory has it", "after"])
-async def test_an_event_at_whose_await_lineage_dies_has_the_effects_of_one(
+async def test_an_event_during_which_lineage_is_killed_has_one_effect(
     before: list[dict[str, Any]], last: dict[str, Any], answered: bool
 ) -> None:
-    async def lived(dies_at: int | None) -> tuple[Mortal, int]:
-        house = Mortal(limits=PATIENT)
+    async def lived(dies_at: int | None) -> tuple[MortalHouse, int]:
+        house = MortalHouse(limits=PATIENT)
         await house.take(before)
         house.dies_at, house.answered = dies_at, answered
         return house, await house.survive(parse(LineageEvent.TYPE, last))
@@ -100,8 +100,8 @@ async def test_an_event_at_whose_await_lineage_dies_has_the_effects_of_one(
 
 @pytest.mark.parametrize("state", ["cancelled", "completed", "failed"])
 async def test_the_failure_after_the_end_of_a_task_is_one_new_task_wherever_lineage_dies(state: str) -> None:
-    async def lived(dies_at: int | None) -> tuple[Mortal, int]:
-        house = Mortal(limits=PATIENT)
+    async def lived(dies_at: int | None) -> tuple[MortalHouse, int]:
+        house = MortalHouse(limits=PATIENT)
         await house.take([fail(1, "r1")])
         house.now += timedelta(seconds=10)
         changed = house.ended(house.tasks[0].task_id or "", state)

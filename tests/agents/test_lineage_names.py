@@ -38,7 +38,7 @@ async def test_incidents_open_join_and_close_as_under_other_names() -> None:
     assert any("[redacted:aws_access_key:" in record_id for _, store, record_id in secret.records if store == "jobs")
 
 
-async def test_it_is_found_again_by_the_name_that_its_sender_knows() -> None:
+async def test_a_job_with_a_redacted_name_is_found_by_its_original_name() -> None:
     house = House()
     house.of_token(TOKEN)
     job = f"orders.{KEY}"

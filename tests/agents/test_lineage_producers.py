@@ -106,7 +106,7 @@ async def test_a_model_without_an_error_takes_the_message_of_its_result() -> Non
     assert house.tasks[0].error_message == BINDER
 
 
-async def test_a_model_of_which_nothing_says_the_error_names_what_to_switch_on() -> None:
+async def test_a_model_failure_without_an_error_names_the_option_to_switch_on() -> None:
     """The events of `dbt-ol` without its structured logs: neither a part nor the whole holds an error."""
     name, more = "shop.main.shop.fct_revenue", {"parent": ("dbt-run-shop", "f"), "flow": "f"}
     house = House()
@@ -120,7 +120,7 @@ async def test_a_model_of_which_nothing_says_the_error_names_what_to_switch_on()
     assert "hint" not in (told.tasks[0].context or {})
 
 
-async def test_what_changed_since_the_last_success_stands_in_the_task() -> None:
+async def test_a_task_lists_the_changes_since_the_last_success() -> None:
     def run(kind: str, second: float, run_id: str, version: str, **facts: Any) -> dict[str, Any]:
         code = {"type": "git", "url": "https://github.com/o/etl", "repoUrl": "https://github.com/o/etl.git"}
         table = {

@@ -40,7 +40,7 @@ def named(name: str) -> Node:
 
 
 @pytest.mark.parametrize("name", expected())
-def test_data_downstream_is_what_was_computed_for_every_job(name: str) -> None:
+def test_data_downstream_equals_the_expected_sets(name: str) -> None:
     edges, owned = SETS[name]
     per_job = expected()[name]["per_job"]
     for job_name, want in per_job.items():
@@ -115,7 +115,7 @@ def test_the_owner_of_a_job_without_one_is_that_of_the_data_it_writes() -> None:
     assert blast_radius(job("dbt", "stock"), edges, {}).owner is None
 
 
-def test_what_lies_downstream_of_the_orders_fetch() -> None:
+def test_blast_radius_of_the_orders_fetch() -> None:
     edges, owned = SETS["airflow_orders"]
     radius = blast_radius(job("prod", "orders_ingest.fetch_orders"), edges, owned)
     assert radius.owner == "team-ingest"

@@ -88,7 +88,7 @@ def test_a_recovery_keeps_what_is_known_to_have_changed() -> None:
     assert describe_changes(failed, run("r3", facts=failed.facts, retries=1, **start)) == ()
 
 
-async def test_what_changed_is_told_with_the_recovery() -> None:
+async def test_a_recovery_lists_the_changes() -> None:
     run_event = House()
     retries = [
         {"airflow": {"task": {"task_id": "load", "retries": n}, "taskInstance": {"try_number": n + 1}}} for n in (0, 2)

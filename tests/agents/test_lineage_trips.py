@@ -83,7 +83,7 @@ async def test_a_failure_that_follows_from_another_takes_three_requests() -> Non
     assert incident.affected_count == 1
 
 
-async def test_what_is_decided_in_turn_is_committed_once() -> None:
+async def test_decisions_about_an_event_are_one_commit() -> None:
     house = await lived(1)
     house.handlers.clear()
     register(house, OFTEN, ProjectLocks())  # type: ignore[arg-type]
@@ -116,7 +116,7 @@ class AnsweringMemory:
         )
 
 
-async def test_what_is_asked_together_is_one_request_and_what_was_asked_is_none() -> None:
+async def test_concurrent_queries_are_one_request_and_repeated_ones_none() -> None:
     memory = AnsweringMemory()
     reads = QueryBatcher(memory)  # type: ignore[arg-type]
     one, two = Get(store="runs", id="1"), Get(store="runs", id="2")
@@ -134,7 +134,7 @@ async def test_an_answer_that_was_cut_is_asked_for_alone() -> None:
     assert memory.requests == [(one, listed), (listed,)]
 
 
-async def test_all_who_ask_hear_that_nobody_answers() -> None:
+async def test_a_failed_request_fails_every_query_of_its_batch() -> None:
     house = House()
     house.away = True
     reads = QueryBatcher(house.memory())

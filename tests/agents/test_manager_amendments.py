@@ -1,4 +1,4 @@
-"""Row F5: a task that is pointed at another error begins again, once, wherever it stands."""
+"""A task that is pointed at another error begins again, once, in any state."""
 
 import pytest
 from agents.manager_house import House

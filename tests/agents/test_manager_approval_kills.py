@@ -18,7 +18,7 @@ from counterpoint.proto.tasks import ENDED
 
 
 @dataclass
-class Mortal(House):
+class MortalHouse(House):
     """A house whose manager dies at request `dies_at` of a delivery, before memory has it or after it has answered."""
 
     dies_at: int | None = None
@@ -47,7 +47,7 @@ class Mortal(House):
 @pytest.mark.parametrize("dies_at", range(1, 8))
 @pytest.mark.parametrize("dies_in", ["hold", "approve", "reject", "expire", "change"])
 def test_a_manager_killed_at_any_request_asks_and_acts_once(dies_in: str, dies_at: int, answered: bool) -> None:
-    house = Mortal(approvals=ASKING, answered=answered)
+    house = MortalHouse(approvals=ASKING, answered=answered)
     house.route(kind="question")
     spending(house)
     house.dies_at = dies_at if dies_in == "hold" else None
@@ -82,7 +82,7 @@ def test_a_manager_killed_at_any_request_asks_and_acts_once(dies_in: str, dies_a
 @given(
     steps=st.lists(st.sampled_from(["propose", "stop", "approve", "reject", "wait", "override", "fail"]), max_size=12)
 )
-def test_whatever_happens_the_transitions_are_legal_and_nothing_is_offered_unapproved(steps: list[str]) -> None:
+def test_transitions_stay_legal_and_nothing_is_offered_without_approval(steps: list[str]) -> None:
     house = House(approvals=ASKING)
     house.route()
     for step in steps:

@@ -83,7 +83,7 @@ class TestSpend:
         assert house.task().waiting_for == "documents"
         assert house.last(TaskEscalated).code == "insufficient_evidence"
 
-    def test_nobody_deciding_in_time_is_a_no(self) -> None:
+    def test_an_approval_without_a_decision_in_time_is_a_refusal(self) -> None:
         house = over_limit()
         assert house.wait(HOUR - 1) == 0
         assert house.task().waiting_for == "approval"
@@ -120,7 +120,7 @@ class TestSpend:
         assert house.last(TaskCompleted).result == "Quotes say so."
         assert not approvals(house)
 
-    def test_nothing_is_asked_where_no_limit_refuses_the_call_any_more(self) -> None:
+    def test_no_approval_is_requested_when_the_limit_allows_the_call(self) -> None:
         assert not approvals(over_limit(limit_usd="1"))
         assert not approvals(over_limit(refused=None))
 
@@ -287,7 +287,7 @@ def test_a_project_may_differ() -> None:
 
 
 @pytest.mark.parametrize("spend", [False, True])
-def test_a_task_whose_approval_has_no_record_any_more_does_not_wait_for_ever(spend: bool) -> None:
+def test_a_task_whose_approval_record_is_gone_stops_waiting(spend: bool) -> None:
     house = House(approvals=ASKING)
     house.route(**({"budget": {"tokens": 10}} if spend else {}))
     if spend:

@@ -1,4 +1,4 @@
-"""Row A8: the outcome of every attempt is remembered once, by its best evidence, and decides how the task goes on."""
+"""The outcome of every attempt is stored once, by its best evidence, and decides how the task goes on."""
 
 from decimal import Decimal
 from typing import Any
@@ -179,7 +179,7 @@ def test_a_fixed_run_closes_the_task_while_the_developer_works() -> None:
     assert house.developer("proposed", given=under_way) == "stale"
 
 
-def test_an_outcome_of_an_attempt_that_never_was_is_late() -> None:
+def test_an_outcome_of_an_unknown_attempt_is_late() -> None:
     house = proposed()
     house.outcome("succeeded", attempt=7)
     assert (house.task().state, house.line()[-1].kind) == ("input_required", "late")
@@ -193,7 +193,7 @@ def test_a_proposal_the_developer_did_not_record_is_recorded_with_its_outcome() 
     assert (house.attempt(1).tried, house.attempt(1).by) == ("text of attempt 1", "ops")
 
 
-def test_what_became_of_a_proposal_is_learned_after_it_completed_unanswered() -> None:
+def test_an_outcome_after_an_unanswered_completion_is_learned() -> None:
     house = proposed()
     house.wait(24 * 3600)
     ended = house.task()

@@ -65,7 +65,7 @@ def test_something_else_without_a_note_credits_nothing_and_asks_what_it_was() ->
     assert house.task().needs == ()
 
 
-def test_nothing_fixed_it_credits_nothing_and_asks_nothing() -> None:
+def test_fixed_by_nothing_credits_no_attempt_and_asks_no_question() -> None:
     house = proposed()
     house.outcome("succeeded", fixed_by="nothing", note="it flaps")
     assert acts(house) == [("Look at the export job", "superseded", "reported")]
@@ -140,7 +140,7 @@ def test_an_observed_recovery_without_a_proposal_is_not_learned_as_a_fix(tried_b
     assert len(house.attempts()) == len(known) + 1
 
 
-def test_nothing_answers_the_question_after_a_recovery() -> None:
+def test_fixed_by_nothing_answers_the_question_after_a_recovery() -> None:
     house = escalated()
     house.outcome("succeeded", evidence="observed", by="lineage")
     assert findings_of(house).next_steps
@@ -227,7 +227,7 @@ def test_two_equal_failures_on_an_escalated_task_are_a_repeated_failure(notes: t
     assert "2 of 2 failures with this error" in house.last(TaskResumed).reason
 
 
-def test_it_is_asked_once_for_repeated_failures_and_then_a_human() -> None:
+def test_repeated_failures_are_escalated_once_to_the_llm_and_then_to_a_human() -> None:
     house = House(bounds=TaskLimits(max_attempts=4))
     house.route(error_message="Error: user is locked")
     house.developer("stopped", 0.3, code="low_confidence")
@@ -243,7 +243,7 @@ def test_it_is_asked_once_for_repeated_failures_and_then_a_human() -> None:
     assert house.names().count("TaskEscalated") == 3
 
 
-def test_two_different_failures_on_an_escalated_task_are_none() -> None:
+def test_two_different_failures_are_not_a_repeated_failure() -> None:
     house = escalated()
     house.outcome("failed", error_message="Error: user is locked")
     house.outcome("failed", error_message="PermissionError: no such role")

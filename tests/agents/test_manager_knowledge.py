@@ -1,4 +1,4 @@
-"""Row A3: a task that stopped for want of documents goes on by itself when they come, and only then."""
+"""A task that stopped for want of documents goes on by itself when they come, and only then."""
 
 import shlex
 from datetime import timedelta
@@ -50,7 +50,7 @@ def test_the_developers_own_needs_are_kept_and_completed() -> None:
     ]
 
 
-def test_what_was_outlined_before_a_stop_is_handed_out_with_it() -> None:
+def test_an_outline_made_before_a_stop_is_part_of_the_escalation() -> None:
     house = House()
     house.route(kind="develop")
     house.developer("stopped", 0.9, code="no_model", text="[1] make the zone")
@@ -72,7 +72,7 @@ def test_a_stop_that_no_document_helps_waits_for_an_override(code: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["decision", "model", "budget"])
-def test_what_is_needed_is_supplied_by_a_command_that_can_be_run_as_it_is(kind: str) -> None:
+def test_the_command_of_a_need_runs_as_it_is(kind: str) -> None:
     house = House()
     house.route(kind="develop")
     house.developer("stopped", code="no_model", needs=(Need(kind=kind, what="something", how=""),))
@@ -109,7 +109,7 @@ def test_past_incidents_that_come_in_wake_a_task_like_documents_do() -> None:
 
 
 @pytest.mark.parametrize(("store", "woken"), [("documents", True), ("attempts", True), ("chunks", False)])
-def test_what_came_in_while_the_developer_worked_is_looked_at_again(store: str, woken: bool) -> None:
+def test_only_new_knowledge_during_work_causes_a_reassessment(store: str, woken: bool) -> None:
     house = House()
     house.route()
     house.now += timedelta(seconds=1)
@@ -170,7 +170,7 @@ def test_reassessments_are_never_closer_than_five_seconds() -> None:
     assert all(later - earlier >= timedelta(seconds=4.5) for earlier, later in pairwise(asked))
 
 
-def test_what_comes_in_while_a_reassessment_is_under_way_is_not_missed() -> None:
+def test_documents_that_arrive_during_a_reassessment_are_not_missed() -> None:
     house = stopped()
     house.ingest()
     house.wait(5)
@@ -227,7 +227,7 @@ def test_a_task_resumes_by_itself_three_times_at_most() -> None:
         ("memory", ("chunks",)),
     ],
 )
-def test_other_changes_do_nothing(service: str, stores: tuple[str, ...]) -> None:
+def test_unrelated_changes_do_nothing(service: str, stores: tuple[str, ...]) -> None:
     house = stopped()
     before = len(house.log), dict(house.records)
     house.deliver_changes(service, stores)
@@ -263,7 +263,7 @@ def test_the_band_rises_only_into_a_higher_one(before: float, after: float) -> N
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(1, 60))
-def test_all_of_one_slot_is_reassessed_at_one_moment(first_ms: int, second_ms: int, slot_s: int) -> None:
+def test_reassessments_of_one_slot_are_due_at_one_time(first_ms: int, second_ms: int, slot_s: int) -> None:
     bounds = TaskLimits(reassess_s=slot_s)
     first, second = (START + timedelta(milliseconds=ms) for ms in (first_ms, second_ms))
     due = [next_reassessment(moment, bounds) for moment in (first, second)]

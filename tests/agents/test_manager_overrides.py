@@ -1,4 +1,4 @@
-"""Row A6: what fails twice alike goes to the calling LLM, and its override goes before the developer's judgement."""
+"""Repeated failures go to the calling LLM, and its override goes before the developer's judgement."""
 
 import pytest
 from agents.manager_house import House

@@ -75,7 +75,7 @@ def test_a_later_plan_takes_the_place_of_the_earlier_one() -> None:
     assert house.task().resolution == "planned"
 
 
-def test_what_a_plan_came_to_is_remembered_when_its_task_ends() -> None:
+def test_the_result_of_a_plan_is_stored_when_its_task_ends() -> None:
     house = routed()
     house.developer("answered", text=PLAN)
     assert house.last(TaskCompleted).resolution == "planned"
@@ -135,7 +135,7 @@ def test_where_the_policy_asks_documents_are_stored_only_after_an_approval(decis
         assert "the documents were not approved, so none is stored" in findings.caveats
 
 
-def test_documents_that_nobody_approves_in_time_are_not_stored() -> None:
+def test_documents_without_an_approval_in_time_are_not_stored() -> None:
     house = routed("ask")
     stops(house)
     house.wait(2 * 86_400)

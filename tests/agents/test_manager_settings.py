@@ -36,7 +36,7 @@ def shadowed() -> House:
     return made
 
 
-def test_a_job_inherits_what_it_does_not_say() -> None:
+def test_a_job_inherits_settings_of_its_project() -> None:
     project = IncidentSettings(quiet_s=3600, shadow=True)
     assert effective_settings([]) == EffectiveIncidentSettings(quiet_s=None, shadow=False)
     assert effective_settings([project, IncidentSettings(job=JOB, quiet_s=60)]) == EffectiveIncidentSettings(
@@ -85,7 +85,7 @@ def test_other_jobs_and_questions_are_left_alone() -> None:
     assert house(None, {"kind": "question"}, shadow=True, quiet_s=60.0).task().quiet_s is None
 
 
-def test_in_shadow_a_proposal_is_recorded_and_shown_to_nobody() -> None:
+def test_in_shadow_a_proposal_is_recorded_and_not_shown() -> None:
     made = shadowed()
     task = made.task()
     assert (task.state, task.waiting_for, task.shadow) == ("input_required", "outcome", True)

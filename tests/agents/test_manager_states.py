@@ -1,4 +1,4 @@
-"""Row E2: transitions are events, illegal ones are refused, nothing waits without a timer, a need or work under way."""
+"""Transitions are events, illegal ones are refused, and no task waits without a timer, a need or work under way."""
 
 from datetime import timedelta
 from decimal import Decimal

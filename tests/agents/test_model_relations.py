@@ -129,7 +129,7 @@ async def test_relations_are_kept_with_the_words_that_state_them(
     assert (spend["calls"], spend["reserved_tokens"]) == (1, 0)
 
 
-async def test_what_is_looked_at_twice_is_asked_and_kept_once(
+async def test_a_text_that_is_read_twice_is_sent_and_stored_once(
     reader: Reader, house: House, outside: World, project: str
 ) -> None:
     outside.text = model_reply(OWNS)
@@ -179,7 +179,7 @@ async def test_a_new_version_replaces_what_was_stated_and_pays_for_new_passages_
     assert len(outside.seen) == 2
 
 
-async def test_what_was_stated_goes_with_its_document_also_where_no_model_is_asked_any_more(
+async def test_relations_are_removed_with_their_document_even_without_a_model(
     reader: Reader, house: House, outside: World, project: str
 ) -> None:
     outside.text = model_reply(OWNS)
@@ -239,7 +239,7 @@ async def test_an_erasure_takes_the_answers_of_the_model_too(
         ),
     ],
 )
-async def test_an_order_in_a_document_makes_nobody_an_owner(
+async def test_an_instruction_in_a_document_creates_no_owner(
     reader: Reader, house: House, outside: World, project: str, hostile: str, answers: str
 ) -> None:
     outside.text = model_reply({**OWNS, "subject": "alice", "span": answers}, OWNS)
@@ -248,7 +248,7 @@ async def test_an_order_in_a_document_makes_nobody_an_owner(
     assert await names(house, project) == {("tides team", "owns", "harbour_tides")}
 
 
-async def test_a_budget_that_is_used_up_asks_nobody_and_is_taken_up_again(
+async def test_an_exhausted_budget_stops_calls_until_it_is_raised(
     house: House, door: Door, outside: World, project: str
 ) -> None:
     outside.text = model_reply(OWNS)
@@ -277,7 +277,7 @@ async def test_a_wrong_key_is_waited_for_and_a_passage_that_is_refused_is_passed
     assert len(outside.seen) == 3
 
 
-async def test_what_is_above_the_clearance_of_the_provider_is_passed_over(
+async def test_texts_above_the_clearance_of_the_provider_are_passed_over(
     reader: Reader, house: House, outside: World, project: str
 ) -> None:
     outside.text = model_reply(OWNS)
@@ -309,7 +309,9 @@ async def test_an_answer_in_other_words_states_nothing(
         ({"subject": None}, "malformed"),
     ],
 )
-def test_what_the_passage_does_not_say_is_dropped_and_counted(changed: dict[str, Any], reason: str) -> None:
+def test_relations_that_the_passage_does_not_state_are_dropped_and_counted(
+    changed: dict[str, Any], reason: str
+) -> None:
     found = checked(model_reply({**OWNS, **changed}, OWNS), PAGE)
     assert [each.subject for each in found.accepted] == ["tides team"]
     assert found.dropped == {reason: 1}
@@ -340,7 +342,7 @@ WORDS = st.sampled_from(["alpha", "beta", "gamma", "owns", "reads", "it", "\n", 
         max_size=6,
     ),
 )
-def test_whatever_is_answered_what_is_kept_stands_in_the_passage(passage: str, rows: list[dict[str, str]]) -> None:
+def test_every_accepted_relation_stands_in_the_passage(passage: str, rows: list[dict[str, str]]) -> None:
     found = checked(model_reply(*rows), passage)
     words = " ".join(passage.split()).casefold()
     for each in found.accepted:

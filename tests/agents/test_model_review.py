@@ -1,4 +1,4 @@
-"""Row D6: a model reviews a result beside the rules. It adds objections that the rules accept, and takes none away."""
+"""A model reviews a result beside the rules. It adds objections that the rules accept, and takes none away."""
 
 import json
 from typing import Any
@@ -86,7 +86,7 @@ async def test_a_part_of_a_question_that_a_model_finds_unanswered_is_searched_fo
     assert (await asked(OFFLINE))[0].objections == ()
 
 
-async def test_what_goes_beyond_the_task_is_a_caveat() -> None:
+async def test_an_objection_to_work_beyond_the_task_is_a_caveat() -> None:
     def says(messages: Any) -> str:
         return json.dumps({"objections": [{"beyond": numbered(messages, "Restart the resolver")}]})
 

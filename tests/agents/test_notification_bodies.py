@@ -176,7 +176,7 @@ async def test_changes_while_a_receiver_does_not_answer_are_told_as_one(hook: Ho
     assert "is resolved" in hook.received[1].content.decode()
 
 
-async def test_texts_of_others_mention_nobody_and_hold_no_links() -> None:
+async def test_texts_of_others_hold_no_mentions_and_no_links() -> None:
     house = NotifiedHouse([])
     incident = summary_of(house.task(title=EVIL, error_message=EVIL, **PROPOSED), {})
     slack = json.dumps(blocks(incident))
@@ -191,7 +191,7 @@ async def test_texts_of_others_mention_nobody_and_hold_no_links() -> None:
 UNEXPLAINED = [{"kind": "outcome", "what": "the job works again: report what was changed", "how": "counterpoint ..."}]
 
 
-async def test_what_did_you_change_is_asked_where_the_end_is_told(hook: HookReceiver) -> None:
+async def test_the_message_of_an_unexplained_end_asks_for_the_change(hook: HookReceiver) -> None:
     house = NotifiedHouse([receiver(hook, "slack", buttons=True)])
     house.task(**ESCALATED)
     await house.tell(escalated())

@@ -68,7 +68,7 @@ async def test_a_digest_tells_what_changed_since_the_last_one_and_nothing_when_n
     assert texts(hook)[1:] == ["orders: 1 incident since 04 Mar 07:00 UTC: 1 resolved"]
 
 
-async def test_what_is_severe_or_needs_an_approval_is_told_at_once_too(hook: HookReceiver) -> None:
+async def test_severe_incidents_and_approvals_are_sent_at_once(hook: HookReceiver) -> None:
     house = NotifiedHouse([receiver(hook, "slack", digest=SEVERE)])
     house.task("incident-1", priority="high", **PROPOSED)
     await house.tell(proposed("incident-1"))
@@ -89,7 +89,7 @@ async def test_what_is_severe_or_needs_an_approval_is_told_at_once_too(hook: Hoo
     ]
 
 
-async def test_a_second_person_is_told_of_an_approval_that_nobody_decides(hook: HookReceiver) -> None:
+async def test_a_reminder_of_an_approval_goes_to_a_second_person(hook: HookReceiver) -> None:
     house = NotifiedHouse([receiver(hook, "slack", reminder=1, events=["approval_requested"])])
     house.task(waiting_for="approval", state="input_required")
     for number in range(3):

@@ -247,7 +247,7 @@ async def test_rules_choose_the_receivers(hook: HookReceiver) -> None:
     assert {one["receiver"] for one in house.deliveries()} == {"owner", "downstream", "high"}
 
 
-async def test_a_shadow_task_and_one_of_another_project_tell_nobody(hook: HookReceiver) -> None:
+async def test_shadow_tasks_and_other_projects_send_no_notification(hook: HookReceiver) -> None:
     house = NotifiedHouse([webhook(hook)])
     house.task(shadow=True)
     await house.tell(proposed())

@@ -27,7 +27,7 @@ OUTSIDE = ProviderLimits(models=(PRICED, UNPRICED))
 
 
 @pytest.fixture
-async def asking(door: Door, outside: World) -> AsyncIterator[Gateway]:
+async def model_client(door: Door, outside: World) -> AsyncIterator[Gateway]:
     """The developer's client of a gateway to the world outside."""
     async with gateway(door, OUTSIDE) as (url, _):
         made = client(url)
@@ -77,7 +77,7 @@ async def counters(house: House) -> list[tuple[Decimal, Decimal, int, int]]:
 
 
 async def test_parallel_calls_of_several_projects_never_exceed_a_limit_of_the_organisation(
-    asking: Gateway, door: Door, outside: World, projects: list[str]
+    model_client: Gateway, door: Door, outside: World, projects: list[str]
 ) -> None:
     most = Decimal("0.001")
     outside.output_tokens = 100
@@ -86,7 +86,7 @@ async def test_parallel_calls_of_several_projects_never_exceed_a_limit_of_the_or
     async with gateway(door, OUTSIDE) as (url, _):
         beside = client(url)
         made = await asyncio.gather(
-            *(generated(asking if n % 2 else beside, works[n % 3], f"k{n}", max_tokens=100) for n in range(64)),
+            *(generated(model_client if n % 2 else beside, works[n % 3], f"k{n}", max_tokens=100) for n in range(64)),
             return_exceptions=True,
         )
         await beside.close()
@@ -101,14 +101,14 @@ async def test_parallel_calls_of_several_projects_never_exceed_a_limit_of_the_or
     ((usd, reserved, _, reserved_tokens),) = await counters(door.house)
     assert (usd, reserved, reserved_tokens) == (cost, 0, 0)
     assert len(outside.seen) == len(done)
-    await generated(asking, works[3], "k", max_tokens=100)
+    await generated(model_client, works[3], "k", max_tokens=100)
     (shown,) = (await use(door.house)).limits
     assert {each.project for each in shown.uses} == set(projects[:3])
     assert sum(each.usd for each in shown.uses) == cost
     assert shown.reached
 
 
-async def test_a_refusal_leaves_nothing_at_any_level(asking: Gateway, door: Door, projects: list[str]) -> None:
+async def test_a_refusal_leaves_nothing_at_any_level(model_client: Gateway, door: Door, projects: list[str]) -> None:
     project = projects[0]
     memory = await working(door, project, "t-1")
     await project_limit(door.house, project, tokens=10**6)
@@ -116,54 +116,54 @@ async def test_a_refusal_leaves_nothing_at_any_level(asking: Gateway, door: Door
     with pytest.raises(
         Denied, match="tokens at most for this call; less of the limit of the organisation some is left"
     ):
-        await generated(asking, memory, "k")
+        await generated(model_client, memory, "k")
     assert await spent(door.house, project) == {}
     assert await door.house.body(project, "spend", "t-1") is None
     ((_, _, before, reserved),) = await counters(door.house)
     assert reserved == 0
     await limit(door.house, projects, tokens=10**6)
-    await generated(asking, memory, "k")
+    await generated(model_client, memory, "k")
     (of_project,) = (await spent(door.house, project)).values()
     ((_, _, tokens, reserved),) = await counters(door.house)
     assert (tokens - before, reserved) == (of_project["spent_tokens"], 0)
 
 
 async def test_a_limit_counts_the_calls_before_it_and_those_under_way(
-    asking: Gateway, door: Door, outside: World, projects: list[str]
+    model_client: Gateway, door: Door, outside: World, projects: list[str]
 ) -> None:
     memory, other = [await working(door, each, "t-1") for each in projects[:2]]
-    before = await generated(asking, memory, "before", max_tokens=20)
+    before = await generated(model_client, memory, "before", max_tokens=20)
     used = before.usage.input_tokens + before.usage.output_tokens
     outside.hold.clear()
     outside.arrived.clear()
     outside.expected = 2
-    under_way = asyncio.create_task(generated(asking, memory, "under way", max_tokens=500))
+    under_way = asyncio.create_task(generated(model_client, memory, "under way", max_tokens=500))
     await outside.arrived.wait()
     await limit(door.house, projects[:2], tokens=used + 550, period="day")
     with pytest.raises(Denied):
-        await generated(asking, other, "k", max_tokens=20)
+        await generated(model_client, other, "k", max_tokens=20)
     ((_, _, tokens, reserved),) = await counters(door.house)
     assert (tokens, reserved > 500) == (used, True)
     outside.hold.set()
     ended = await under_way
-    await generated(asking, other, "k", max_tokens=20)
+    await generated(model_client, other, "k", max_tokens=20)
     ((_, _, tokens, reserved),) = await counters(door.house)
     assert (tokens, reserved) == (used + 2 * (ended.usage.input_tokens + ended.usage.output_tokens), 0)
 
 
 async def test_a_limit_of_named_projects_leaves_the_others_alone_and_counts_anew_when_they_change(
-    asking: Gateway, door: Door, projects: list[str]
+    model_client: Gateway, door: Door, projects: list[str]
 ) -> None:
     first, second, _, _ = [await working(door, each, "t-1") for each in projects]
-    await generated(asking, first, "k", max_tokens=20)
+    await generated(model_client, first, "k", max_tokens=20)
     await limit(door.house, projects[1:3], tokens=120)
-    await generated(asking, first, "l", max_tokens=20)
-    await generated(asking, second, "k", max_tokens=20)
+    await generated(model_client, first, "l", max_tokens=20)
+    await generated(model_client, second, "k", max_tokens=20)
     await limit(door.house, projects[:2], tokens=120)
     with pytest.raises(Denied, match="the limit of the organisation some is left"):
-        await generated(asking, second, "l", max_tokens=20)
+        await generated(model_client, second, "l", max_tokens=20)
     await limit(door.house, projects[2:], tokens=120)
-    await generated(asking, second, "l", max_tokens=20)
+    await generated(model_client, second, "l", max_tokens=20)
 
 
 async def test_a_limit_in_dollars_refuses_a_model_without_a_price(
@@ -179,23 +179,23 @@ async def test_a_limit_in_dollars_refuses_a_model_without_a_price(
     assert not outside.seen
 
 
-async def test_a_new_period_begins_at_nothing(asking: Gateway, door: Door, projects: list[str]) -> None:
+async def test_a_new_period_begins_at_zero(model_client: Gateway, door: Door, projects: list[str]) -> None:
     memory = await working(door, projects[0], "t-1")
     await limit(door.house, projects, tokens=10**6, period="day")
-    await generated(asking, memory, "k", max_tokens=20)
+    await generated(model_client, memory, "k", max_tokens=20)
     async with door.house.superuser() as connection:
         # Yesterday's counter, of a limit that was set the day before.
         await connection.execute("UPDATE organisation_spending SET since = since - interval '1 day'")
         await connection.execute(
             "UPDATE records SET at = at - interval '2 days' WHERE store = $1 AND body IS NOT NULL", ORGANISATION_STORE
         )
-    await generated(asking, memory, "l", max_tokens=20)
+    await generated(model_client, memory, "l", max_tokens=20)
     ((_, _, tokens, reserved),) = await counters(door.house)
     assert (0 < tokens < 60, reserved) == (True, 0)
 
 
 async def test_a_gateway_that_dies_leaves_its_reservation_and_a_repeated_key_ends_it(
-    asking: Gateway, door: Door, outside: World, projects: list[str]
+    model_client: Gateway, door: Door, outside: World, projects: list[str]
 ) -> None:
     memory = await working(door, projects[0], "t-1")
     await limit(door.house, projects, tokens=10**5)
@@ -204,7 +204,7 @@ async def test_a_gateway_that_dies_leaves_its_reservation_and_a_repeated_key_end
     assert (tokens, reserved > 500) == (0, True)
     await pass_deadline(door.house, memory, "k")
     with pytest.raises(Permanent, match="unknown_outcome"):
-        await generated(asking, developer(door, memory.origin.message_id), "k")
+        await generated(model_client, developer(door, memory.origin.message_id), "k")
     ((_, _, tokens, left),) = await counters(door.house)
     assert (tokens, left) == (reserved, 0), "a call of unknown outcome counts at its estimate"
     assert len(outside.seen) == 1
@@ -218,7 +218,7 @@ async def test_a_commit_whose_reply_is_lost_is_counted_once(
     await limit(door.house, projects, tokens=10**5)
     lost = list[bytes]()
 
-    class Losing(Door):
+    class LossyDoor(Door):
         async def __call__(self, subject: str, body: bytes, timeout_s: float) -> bytes:
             reply = await super().__call__(subject, body, timeout_s)
             if f'"step":"{step} '.encode() in body and not lost:
@@ -226,7 +226,7 @@ async def test_a_commit_whose_reply_is_lost_is_counted_once(
                 raise Transient("the reply is lost")
             return reply
 
-    async with gateway(Losing(door.house), OUTSIDE) as (url, _):
+    async with gateway(LossyDoor(door.house), OUTSIDE) as (url, _):
         asking = client(url)
         made = await asyncio.gather(generated(asking, memory, "k", max_tokens=20), return_exceptions=True)
         await generated(asking, memory, "l", max_tokens=20)
@@ -248,14 +248,14 @@ async def principal(house: House, project: str, *roles: Any, kind: Any = "person
 
 
 async def test_a_reader_of_a_project_sees_its_own_use_and_nothing_of_others(
-    asking: Gateway, door: Door, projects: list[str]
+    model_client: Gateway, door: Door, projects: list[str]
 ) -> None:
     own, other = projects[:2]
     reader = await principal(door.house, own, "read")
     works = [await working(door, each, "t-1") for each in (own, other)]
     for memory in works:
-        await generated(asking, memory, "k", max_tokens=20)
-    await generated(asking, works[1], "l", max_tokens=20)
+        await generated(model_client, memory, "k", max_tokens=20)
+    await generated(model_client, works[1], "l", max_tokens=20)
     await limit(door.house, [own, other], tokens=10**6)
     report = await use(door.house, own, reader)
     (shown,) = report.limits

@@ -108,7 +108,7 @@ async def test_the_rules_write_a_plan_with_dependencies_providers_and_open_point
     assert not any("objection" in each for each in worked.findings.caveats), worked.findings.caveats
 
 
-async def test_what_a_model_writes_stands_beside_the_plan_of_the_rules_with_its_citations() -> None:
+async def test_a_models_sections_stand_beside_the_plan_of_the_rules_with_citations() -> None:
     rules = await delivered(shelf_of())
     shelf = shelf_of()
     model = ScriptedGateway(

@@ -63,7 +63,7 @@ async def test_a_planted_instruction_changes_no_plan(attack: Attack) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("carrier", CARRIERS)
-async def test_none_of_all_planted_instructions_changes_a_plan(carrier: str) -> None:
+async def test_no_planted_instruction_changes_a_plan(carrier: str) -> None:
     for attack in ATTACKS:
         if attack.carrier == carrier:
             await fails(attack)

@@ -30,7 +30,7 @@ def memory(door: Door, message_id: str, fence: int) -> Memory:
     return Memory(door, "developer", door.house.delivery(message_id, lives_s=600, fence=fence), utc_now())
 
 
-async def killed_after(door: Door, step: str, doing: Memory, asked: TaskDelegated, asking: Gateway) -> None:
+async def killed_after(door: Door, step: str, doing: Memory, asked: TaskDelegated, model_client: Gateway) -> None:
     """Work on a message until a step is kept, and no further."""
     done = False
 
@@ -42,12 +42,12 @@ async def killed_after(door: Door, step: str, doing: Memory, asked: TaskDelegate
 
     door.before = before
     with pytest.raises(ProcessDeath):
-        await handle_in_steps(asked, doing, asking)
+        await handle_in_steps(asked, doing, model_client)
     door.before = None
 
 
 @pytest.mark.parametrize("step", ["01-retrieve", "02-evaluate"])
-async def test_what_came_from_the_web_stays_untrusted_over_a_restart_of_both(
+async def test_web_results_stay_untrusted_after_a_restart_of_both(
     house: House, door: Door, outside: World, project: str, step: str
 ) -> None:
     outside.pages = [{"title": "Airflow 9 is out", "url": "https://example.org/9", "content": "news"}]
@@ -94,7 +94,7 @@ async def test_a_second_delivery_shuts_the_first_one_out(house: House, door: Doo
         await old.step(commit)
 
 
-async def test_what_the_write_filter_takes_out_is_in_no_checkpoint(house: House, door: Door, project: str) -> None:
+async def test_redacted_values_are_in_no_checkpoint(house: House, door: Door, project: str) -> None:
     address = "ann@" + "example.com"
     asked, message_id = message(project, f"Who reads the mail of {address}?"), await delegated(house, project, "t-1")
     doing = memory(door, message_id, 1)

@@ -166,21 +166,21 @@ async def test_the_longest_run_takes_the_most_steps() -> None:
 
 @pytest.mark.parametrize("error", [Transient("away"), Denied("ended"), Conflict("routes", "r", 0, 1), KeyError("no")])
 async def test_an_error_comes_out_of_the_machine_as_it_was_raised(error: Exception) -> None:
-    class Broken:
+    class FailingSteps:
         async def run_step(self, node: Node, run: Run) -> Run:
             if node == "route":
                 return transitions.after_route(run, Route(mode="hybrid", reason="r"), SearchQuery(text=run.question))
             raise error
 
     with pytest.raises(type(error)) as raised:
-        await run_graph(Run(question=QUESTION), Broken().run_step)
+        await run_graph(Run(question=QUESTION), FailingSteps().run_step)
     assert raised.value is error
 
 
 async def test_a_run_is_cancelled_in_the_middle_of_a_step() -> None:
     reached, ended = asyncio.Event(), asyncio.Event()
 
-    class Slow:
+    class SlowSteps:
         async def run_step(self, node: Node, run: Run) -> Run:
             reached.set()
             try:
@@ -189,7 +189,7 @@ async def test_a_run_is_cancelled_in_the_middle_of_a_step() -> None:
                 ended.set()
             return run
 
-    going = asyncio.create_task(run_graph(Run(question=QUESTION), Slow().run_step))
+    going = asyncio.create_task(run_graph(Run(question=QUESTION), SlowSteps().run_step))
     await reached.wait()
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -208,20 +208,20 @@ from langsmith.utils import tracing_is_enabled
 def nobody(*_: object) -> None:
     raise AssertionError("something is told to somebody outside")
 
-class Looking:
+class UntracedSteps:
     async def run_step(self, node, run):
         assert not tracing_is_enabled()
         return transitions.after_failure(run, node, "no")
 
 socket.socket.connect = nobody
-print(asyncio.run(graph.run_graph(Run(question=QUESTION), Looking().run_step)).ending)
+print(asyncio.run(graph.run_graph(Run(question=QUESTION), UntracedSteps().run_step)).ending)
 """
 
 
 @pytest.mark.parametrize(
     "said", ["LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2", "LANGCHAIN_TRACING", "LANGCHAIN_HANDLER"]
 )
-def test_nothing_of_a_run_is_told_outside_whatever_the_environment_says(said: str) -> None:
+def test_no_environment_variable_turns_on_tracing_of_a_run(said: str) -> None:
     environment = os.environ | {said: "true", "LANGSMITH_API_KEY": "k", "LANGSMITH_ENDPOINT": "http://127.0.0.1:9"}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", ASKED_TO_TELL],
@@ -240,7 +240,7 @@ def test_langgraph_is_not_imported_before_a_question_comes(module: str) -> None:
     assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
 
 
-def test_what_follows_is_decided_in_one_place() -> None:
+def test_the_next_node_is_set_in_one_module() -> None:
     """A node's successor is set by `run` alone."""
     setting = [path.name for path in RULES.glob("*.py") if re.search(r"\bnext\s*=[^=]|\"next\":", path.read_text())]
     assert setting == ["run.py"]

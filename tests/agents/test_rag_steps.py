@@ -139,7 +139,7 @@ async def test_evidence_that_has_changed_meanwhile_is_looked_up_again(node: str)
     assert again["reasoning"].startswith("the results have changed since")
 
 
-async def test_what_is_gone_meanwhile_is_not_cited() -> None:
+async def test_passages_deleted_meanwhile_are_not_cited() -> None:
     shelf = book(OWNED)
     stopped_after(shelf, "validate")
     with pytest.raises(ProcessDeath):
@@ -182,7 +182,7 @@ async def test_a_model_that_writes_nothing_has_not_declined() -> None:
     assert "the model wrote nothing, so the answer consists of quotes" in worked.findings.caveats
 
 
-async def test_what_memory_refuses_to_keep_is_never_handed_out() -> None:
+async def test_a_draft_that_memory_refuses_is_never_handed_out() -> None:
     """A model's words that hold a secret, as the write filter sees it: plain retrieval takes their place."""
     shelf = book(OWNED)
     secret = Permanent("sensitive", (Problem(field="draft", problem="a key"),))
@@ -208,7 +208,7 @@ async def in_one_delivery(shelf: Book, message: TaskDelegated, gateway: Gateway 
 
 
 @pytest.mark.parametrize("name", ["answered by quotes", "not found"])
-async def test_where_nobody_outside_can_be_asked_the_run_is_one_commit(name: str) -> None:
+async def test_without_a_gateway_a_run_is_one_commit(name: str) -> None:
     _, text, outcome = COURSES[name]
     stepped, shelf = book(OWNED), book(OWNED)
     await delivered(stepped, question(text))
@@ -283,7 +283,7 @@ async def test_question_alone_proves_nothing_about_the_failure_that_it_is_asked_
     assert shelf.worked().outcome == "stopped"
 
 
-async def test_could_not_look_is_not_nothing_found() -> None:
+async def test_a_refused_step_is_an_error_and_not_an_empty_result() -> None:
     shelf = book(OWNED)
     shelf.refuses = lambda commit: Permanent("invalid") if commit.step == "00-route" else None
     with pytest.raises(Permanent):

@@ -40,7 +40,7 @@ class TestTime:
         assert generate_s <= 0.6
 
     @pytest.mark.parametrize("left_s", [-3600, -1, 0])
-    async def test_when_the_time_of_the_task_is_over_nobody_outside_is_asked(self, left_s: float) -> None:
+    async def test_after_the_deadline_of_the_task_no_model_is_called(self, left_s: float) -> None:
         shelf, gateway = book(OWNED), Model(RIGHT, pages=())
         news = "What is the latest version of finance_daily?"
         await delivered(shelf, question(news, deadline=utc_now() + timedelta(seconds=left_s)), gateway)
@@ -110,7 +110,7 @@ class TestTrace:
         assert "contains 17" in decisions[4].reasoning
         assert [each.model for each in decisions].count("m") == 2
 
-    async def test_what_happens_is_counted(self) -> None:
+    async def test_metrics_count_routes_corrections_validations_and_endings(self) -> None:
         def counted() -> dict[str, float]:
             names = {
                 "routes": ("counterpoint_rag_routes_total", {"mode": "hybrid", "by": "model"}),
@@ -184,7 +184,7 @@ class TestTrace:
 
 
 class TestRoutes:
-    async def test_what_the_model_says_is_asked_once_for_the_same_words(self) -> None:
+    async def test_a_route_is_asked_of_the_model_once_for_the_same_words(self) -> None:
         shelf, gateway = book(OWNED), Model(ROUTED, RIGHT)
         await delivered(shelf, question(), gateway)
         memory = shelf.delivered("another", "t")
@@ -203,7 +203,7 @@ class TestRoutes:
         assert shelf.worked().outcome == "answered"
 
     @pytest.mark.parametrize("said", ["no JSON", "[]", '{"mode": "moon", "reason": "r"}', '{"mode": "web"}', "null"])
-    async def test_what_cannot_be_used_leaves_it_to_the_rules(self, said: str) -> None:
+    async def test_an_unusable_reply_leaves_the_route_to_the_rules(self, said: str) -> None:
         shelf = book(OWNED)
         await delivered(shelf, question(), Model(said, RIGHT))
         assert "the reply of the model could not be used" in shelf.line()[0]["reasoning"]

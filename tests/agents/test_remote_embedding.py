@@ -68,7 +68,7 @@ async def test_vectors_are_of_length_one_and_in_the_order_of_their_texts(
     assert float(spend["spent_usd"]) > 0
 
 
-async def test_nothing_is_nothing(embedder: RemoteEmbedder, outside: World, project: str) -> None:
+async def test_no_texts_give_no_vectors_and_no_call(embedder: RemoteEmbedder, outside: World, project: str) -> None:
     assert (await embedder.embed([], TextContext(project))).shape == (0, DIMENSIONS)
     assert not outside.seen
 
@@ -96,7 +96,7 @@ async def test_vectors_of_another_length_are_an_error_that_says_so(
         await embedder.embed(["disk full"], TextContext(project))
 
 
-async def test_a_vector_without_a_direction_is_none(embedder: RemoteEmbedder, outside: World, project: str) -> None:
+async def test_a_zero_vector_is_refused(embedder: RemoteEmbedder, outside: World, project: str) -> None:
     data = [{"object": "embedding", "index": 0, "embedding": [0.0] * DIMENSIONS}]
     usage = {"prompt_tokens": 1, "total_tokens": 1}
     outside.answers = [JSONResponse({"object": "list", "data": data, "model": "m", "usage": usage})]
@@ -104,7 +104,7 @@ async def test_a_vector_without_a_direction_is_none(embedder: RemoteEmbedder, ou
         await embedder.embed(["disk full"], TextContext(project))
 
 
-async def test_what_providers_may_not_be_told_stays_in_the_house(
+async def test_texts_above_the_clearance_of_the_providers_are_not_sent(
     embedder: RemoteEmbedder, outside: World, project: str
 ) -> None:
     with pytest.raises(Denied, match="label"):

@@ -1,4 +1,4 @@
-"""Row D6: the judge compares a result with its task before it leaves, and sends it back at most once."""
+"""The judge compares a result with its task before it leaves, and sends it back at most once."""
 
 from collections.abc import Sequence
 

@@ -42,7 +42,7 @@ def accepted(what: TaskArrival) -> Submission:
     return verdict.submission
 
 
-def test_a_new_task_is_accepted_with_who_when_and_what_was_ignored() -> None:
+def test_a_new_task_is_accepted_with_submitter_time_and_ignored_fields() -> None:
     kept = accepted(arrival(ignored=("descripton",)))
     assert (kept.submitted_by, kept.submitted_by_kind, kept.submitted_at) == ("me", "person", NOW)
     assert kept.ignored == ("descripton",)

@@ -70,7 +70,7 @@ class TestOwnershipTables:
         assert row.properties == {"Runs at": "04:10", "Page": "page"}
         assert row.quote in TABLE
 
-    def test_what_stands_in_brackets_after_a_thing_is_no_thing(self) -> None:
+    def test_parentheses_after_a_name_are_ignored(self) -> None:
         table = "| Dag | Owner |\n|---|---|\n| orders (fetch, clean), bills | Ada |\n"
         assert ownership_rows(table)[0].subjects == ("orders", "bills")
 
@@ -79,7 +79,7 @@ class TestOwnershipTables:
         assert ownership_rows(f"| Sache | {head} |\n|---|---|\n| wetter_lauf | Ada |\n")[0].owners == ("Ada",)
 
     @pytest.mark.parametrize("head", ["Hours", "How a team gets in and out of it", "Ownershipless", ""])
-    def test_another_column_is_none(self, head: str) -> None:
+    def test_a_table_without_a_column_of_owners_names_none(self, head: str) -> None:
         assert ownership_rows(f"| Thing | {head} |\n|---|---|\n| weather | Ada |\n") == ()
 
     @given(st.lists(st.tuples(WORD, WORD), min_size=1, max_size=8), st.integers(0, 3))
@@ -182,7 +182,7 @@ def test_the_four_questions_are_answered_each_with_its_record() -> None:
     }
 
 
-def test_they_are_told_in_lines() -> None:
+def test_an_entity_is_described_line_by_line() -> None:
     assert describe(profile_records()) == [
         "harbour_tides: job in prod",
         "  owned by: quay, Quay team (pipelines.md), Dana (pipelines.md)",
@@ -206,7 +206,7 @@ def stated(number: int) -> Item:
     return item("relationships", f"r{number}", {"source": "stated/d", "kind": "owns", "properties": properties})
 
 
-def test_what_a_model_found_is_told_with_its_words_and_answers_nothing() -> None:
+def test_relations_of_a_model_are_quoted_and_set_no_owner() -> None:
     nothing = entity_profile("harbour_tides", (), (), (), (), truncated=False)
     found = nothing.model_copy(update={"stated": tuple(relation_of_model(stated(n)) for n in range(12))})
     assert found.owned_by == ()
@@ -216,7 +216,7 @@ def test_what_a_model_found_is_told_with_its_words_and_answers_nothing() -> None
     assert lines[-1] == "  and 2 more relations found by a model"
 
 
-def test_a_name_that_nothing_says_anything_of_is_said_to_be_one() -> None:
+def test_an_unknown_name_is_described_as_unknown() -> None:
     nothing = entity_profile("zeppelin", (), (), (), (), truncated=False).model_dump(mode="json")
     assert describe(nothing) == ["zeppelin: unknown: no lineage, document or attempt contains this name"]
 
@@ -229,7 +229,7 @@ def test_a_name_without_a_record_of_its_own_has_the_kind_that_relations_give_it(
     assert lines == ["team wärme: owner", "  owns: kessel_import"]
 
 
-def test_a_name_that_only_an_error_mentions_is_no_unknown_one() -> None:
+def test_a_name_known_only_from_an_error_is_described_without_a_record() -> None:
     run = item("runs", "r", {"job": "job:wh/load", "error_message": "ORA-01653: unable to extend table"})
     failure = failure_of_run(run)
     assert failure is not None

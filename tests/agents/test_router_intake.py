@@ -68,7 +68,7 @@ async def test_the_same_task_twice_has_one_effect_and_other_content_is_a_conflic
     assert [problem.field for problem in refused.errors] == ["task_id"]
 
 
-async def test_of_two_that_race_one_is_accepted_and_the_other_finds_it(house: House) -> None:
+async def test_two_concurrent_submissions_are_one_acceptance_and_one_duplicate(house: House) -> None:
     body = BODY | {"task_id": "t1"}
     other = House()
     assert await other.deliver(SubmitTask, body, sequence=7) == "done"
@@ -91,7 +91,7 @@ async def test_of_two_that_race_one_is_accepted_and_the_other_finds_it(house: Ho
         ({"description": 3}, "description"),
     ],
 )
-async def test_what_is_wrong_is_announced_with_its_field(house: House, more: dict[str, Any], field: str) -> None:
+async def test_an_invalid_task_is_announced_with_its_field(house: House, more: dict[str, Any], field: str) -> None:
     assert await house.deliver(SubmitTask, BODY | {"task_id": "t1"} | more) == "invalid"
     (refused,) = house.of_type(TaskRejected)
     assert (refused.code, refused.task_id) == ("invalid", "t1")
@@ -126,7 +126,7 @@ async def test_an_outcome_is_handed_on_and_follows_the_proposal_on_the_line(hous
     assert said.after == ("a-propose",)
 
 
-async def test_only_what_lineage_says_is_observed(house: House) -> None:
+async def test_only_outcomes_of_lineage_are_observed(house: House) -> None:
     await house.deliver(SubmitTask, BODY | {"task_id": "t1"})
     body = {"task_id": "t1", "outcome": "succeeded"}
     for sequence, source in ((2, "counterpoint/lineage"), (3, "ci"), (4, "counterpoint/lineage.")):

@@ -18,7 +18,7 @@ TARGET = {
 }
 
 
-async def test_names_of_a_task_are_routed_without_what_is_secret_in_them() -> None:
+async def test_secrets_in_names_of_a_task_are_removed_before_routing() -> None:
     house = House()
     body = BODY | {"task_id": "t1", "target": TARGET, "source_ref": f"https://ci/log?token={TOKEN}&job=1", KEY: "x"}
     assert await house.deliver(SubmitTask, body, event=(f"/ci/{KEY}", "42")) == "done"

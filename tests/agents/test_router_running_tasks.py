@@ -44,7 +44,7 @@ async def test_the_end_of_a_task_lets_the_next_one_in() -> None:
     await waiting
 
 
-async def test_a_task_of_which_no_end_is_heard_is_no_load_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_task_without_an_end_stops_counting_as_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running_tasks, "LOAD_LIMIT_S", 0.01)
     tasks = RunningTasks(1)
     heard(tasks, TaskSubmitted, "a", "b")

@@ -28,7 +28,7 @@ MANAGER = ManagerHandlers(TaskLimits(), ApprovalDesk(policy().approvals))
 
 
 @pytest.fixture
-async def asking(door: Door, outside: World) -> AsyncIterator[Gateway]:
+async def model_client(door: Door, outside: World) -> AsyncIterator[Gateway]:
     """The developer's client of a gateway with one model."""
     async with gateway(door, ProviderLimits(models=(PRICED,))) as (url, _):
         made = client(url)
@@ -101,21 +101,21 @@ async def task(house: House, project: str) -> Task:
 
 @pytest.mark.parametrize("scope", ["budget", "project", "task"])
 async def test_an_approval_pays_for_the_call_that_a_limit_refused(
-    asking: Gateway, door: Door, outside: World, project: str, scope: Any
+    model_client: Gateway, door: Door, outside: World, project: str, scope: Any
 ) -> None:
     budget = {"budget": {"tokens": 10}} if scope == "budget" else {}
     delegated = await working(door.house, project, **budget)
     if scope != "budget":
         await limit(door.house, project, scope=scope, tokens=10, usd="0.000001", period="day")
     with pytest.raises(Denied, match="budget"):
-        await generated(asking, developer(door, delegated), "k")
+        await generated(model_client, developer(door, delegated), "k")
     await hold_spend(door, delegated)
     waiting = await approval(door.house, project)
     assert (await task(door.house, project)).waiting_for == "approval"
     assert ("the budget of the task" if scope == "budget" else f"the limit of {scope}") in waiting.artifact
     sent = await handle(door, *await decide(door, project), MANAGER.on_decided)
     (again,) = [each for each in sent if door.house.sent[each].row.type == DELEGATED]
-    assert (await generated(asking, developer(door, again), "k")).text == outside.text
+    assert (await generated(model_client, developer(door, again), "k")).text == outside.text
     assert len(outside.seen) == 1
     assert (await approval(door.house, project)).state == "applied"
 
@@ -149,10 +149,10 @@ async def test_no_amount_of_dollars_covers_an_unknown_price(door: Door, project:
     assert (await task(door.house, project)).state == "completed"
 
 
-async def test_a_warning_of_a_soft_limit_is_a_decision_once(asking: Gateway, door: Door, project: str) -> None:
+async def test_a_warning_of_a_soft_limit_is_a_decision_once(model_client: Gateway, door: Door, project: str) -> None:
     delegated = await working(door.house, project)
     await limit(door.house, project, soft_tokens=1, period="month")
-    await generated(asking, developer(door, delegated), "k")
+    await generated(model_client, developer(door, delegated), "k")
     sent = await hold_spend(door, delegated)
     decisions = [json.loads(door.house.sent[each].row.body) for each in sent]
     (warned,) = [each for each in decisions if each.get("decision_type") == "budget"]
@@ -161,15 +161,15 @@ async def test_a_warning_of_a_soft_limit_is_a_decision_once(asking: Gateway, doo
     assert (await door.house.body(project, "spend", "t-1") or {})["warnings"] == []
 
 
-async def test_a_lift_ends_with_its_limit(asking: Gateway, door: Door, project: str) -> None:
+async def test_a_lift_ends_with_its_limit(model_client: Gateway, door: Door, project: str) -> None:
     delegated = await working(door.house, project)
     await limit(door.house, project, tokens=10)
     with pytest.raises(Denied, match="budget"):
-        await generated(asking, developer(door, delegated), "k")
+        await generated(model_client, developer(door, delegated), "k")
     await hold_spend(door, delegated)
     sent = await handle(door, *await decide(door, project), MANAGER.on_decided)
     again = developer(door, next(each for each in sent if door.house.sent[each].row.type == DELEGATED))
-    await generated(asking, again, "k", max_tokens=20)
+    await generated(model_client, again, "k", max_tokens=20)
     made = await limit(door.house, project, expect=1, tokens=11)
     await door.house.apply(
         "router",
@@ -177,7 +177,7 @@ async def test_a_lift_ends_with_its_limit(asking: Gateway, door: Door, project: 
         writes=(put_later(made),),
     )
     with pytest.raises(Denied, match="0 of the limit"):
-        await generated(asking, again, "l", max_tokens=20)
+        await generated(model_client, again, "l", max_tokens=20)
 
 
 def put_later(made: Any) -> Write:
@@ -187,11 +187,11 @@ def put_later(made: Any) -> Write:
 
 
 async def test_a_decision_and_the_end_of_its_time_at_once_leave_one_of_them(
-    asking: Gateway, door: Door, project: str
+    model_client: Gateway, door: Door, project: str
 ) -> None:
     delegated = await working(door.house, project, budget={"tokens": 10})
     with pytest.raises(Denied, match="budget"):
-        await generated(asking, developer(door, delegated), "k")
+        await generated(model_client, developer(door, delegated), "k")
     await hold_spend(door, delegated)
     waiting = await approval(door.house, project)
     item = await Memory(door, "router", door.house.standing(project, principal=PERSON), utc_now()).get(
@@ -223,15 +223,15 @@ async def test_a_decision_and_the_end_of_its_time_at_once_leave_one_of_them(
 
 
 async def test_a_refusal_is_noted_once_and_forgotten_with_the_next_call(
-    asking: Gateway, door: Door, project: str
+    model_client: Gateway, door: Door, project: str
 ) -> None:
     delegated = await working(door.house, project, budget={"tokens": 300, "usd": "1"})
     memory = developer(door, delegated)
     for _ in range(2):
         with pytest.raises(Denied, match="budget"):
-            await generated(asking, memory, "k", max_tokens=5000)
+            await generated(model_client, memory, "k", max_tokens=5000)
     spent = await door.house.body(project, "spend", "t-1") or {}
     assert spent["refused"]["tokens"] > 5000
     assert Decimal(spent["refused"]["usd"]) > 0
-    await generated(asking, memory, "l", max_tokens=20)
+    await generated(model_client, memory, "l", max_tokens=20)
     assert "refused" not in (await door.house.body(project, "spend", "t-1") or {})

@@ -186,7 +186,7 @@ async def test_a_limit_that_changed_since_is_not_lifted_and_is_asked_about_again
     assert sorted(each.state for each in await approvals(house, project)) == ["outdated", "pending"]
 
 
-async def test_a_policy_that_refuses_asks_nobody(url: str, door: Door, project: str, outside: World) -> None:
+async def test_a_policy_that_refuses_requests_no_approval(url: str, door: Door, project: str, outside: World) -> None:
     await delegated(door.house, project, "t-1", tokens=10)
     key = await token(door.house, project)
     await refused(url, key)

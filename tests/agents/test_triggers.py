@@ -1,4 +1,4 @@
-"""Row A6: what takes a task to the calling LLM although its work could go on, and what does not."""
+"""Triggers that take a task to the calling LLM although its work could go on."""
 
 from typing import Any
 
@@ -163,7 +163,7 @@ def test_opposite_acts_contradict_each_other(first: str, second: str) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), NOT_CONTRADICTING)
-def test_other_acts_do_not(first: str, second: str) -> None:
+def test_other_acts_do_not_contradict_each_other(first: str, second: str) -> None:
     assert not contradicts(first, second)
 
 

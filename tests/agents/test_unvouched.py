@@ -15,7 +15,7 @@ def override(kind: str) -> OverrideGiven:
 
 
 @pytest.mark.parametrize(("kind", "vouches"), [("agent", False), ("calling_llm", False), ("person", True)])
-def test_the_override_of_an_agent_is_proposed_as_what_it_said(kind: str, vouches: bool) -> None:
+def test_an_override_by_an_agent_is_proposed_as_its_statement(kind: str, vouches: bool) -> None:
     given = override(kind)
     made = propose((), (), 0.5, Instruction(given, item("tasks", HERE, {"override": given.model_dump()}, 1, 0, 1)))
     assert made
@@ -24,7 +24,7 @@ def test_the_override_of_an_agent_is_proposed_as_what_it_said(kind: str, vouches
 
 
 @pytest.mark.parametrize(("kind", "band"), [("agent", "medium"), ("person", "high")])
-async def test_what_is_worked_on_under_the_word_of_an_agent_is_never_high(kind: str, band: str) -> None:
+async def test_a_result_under_an_agents_override_is_never_high(kind: str, band: str) -> None:
     shelf = Book()
     shelf.ingest("teams.md", OWNED)
     given = override(kind)
@@ -38,7 +38,7 @@ async def test_what_is_worked_on_under_the_word_of_an_agent_is_never_high(kind: 
 
 
 @pytest.mark.parametrize("integrity", [0, 1, 2])
-async def test_an_answer_from_a_text_that_nobody_vouches_for_is_never_high(integrity: int) -> None:
+async def test_an_answer_from_an_unvouched_text_is_never_high(integrity: int) -> None:
     shelf = Book()
     shelf.ingest("teams.md", OWNED, integrity)
     await delivered(shelf, question())

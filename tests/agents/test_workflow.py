@@ -48,7 +48,7 @@ def test_every_state_is_reached_from_the_first_and_reaches_an_end() -> None:
 
 
 @pytest.mark.parametrize("place", sorted(place for place in PLACES if place.ended))
-def test_nothing_leads_out_of_an_end(place: WorkflowState) -> None:
+def test_an_end_state_has_no_transition(place: WorkflowState) -> None:
     assert place.state in ENDED
     assert all(transition(place, event, guard) is None for event in WorkflowEvent for guard in (None, *TransitionGuard))
 
@@ -57,7 +57,7 @@ def test_nothing_leads_out_of_an_end(place: WorkflowState) -> None:
 @pytest.mark.parametrize(
     "event", [WorkflowEvent.CANCEL, WorkflowEvent.DEADLINE_DUE, WorkflowEvent.SUCCEEDED, WorkflowEvent.OVERRIDDEN]
 )
-def test_what_is_legal_in_every_live_state(place: WorkflowState, event: WorkflowEvent) -> None:
+def test_these_events_are_legal_in_every_live_state(place: WorkflowState, event: WorkflowEvent) -> None:
     assert transition(place, event) is not None
 
 

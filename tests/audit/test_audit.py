@@ -69,7 +69,7 @@ REHASHED = "leaf = sha256(salt || convert_to(replace(body, 'router', 'lineage'),
 
 
 @pytest.fixture(scope="module")
-async def told(house: House) -> str:
+async def verified_project(house: House) -> str:
     """A project with a story and a log that verifies."""
     project = f"p-{new_id()}"
     await story(house, project)
@@ -119,12 +119,12 @@ class TestTampering:
             ("audit_head", "UPDATE audit_head SET position = position - 1"),
         ],
     )  # fmt: skip
-    async def test_it_is_found(self, house: House, told: str, table: str, statement: str) -> None:
-        async with tampered(house, told, table, statement):
-            report = await house.verify(told)
+    async def test_tampering_is_found(self, house: House, verified_project: str, table: str, statement: str) -> None:
+        async with tampered(house, verified_project, table, statement):
+            report = await house.verify(verified_project)
             assert not report["ok"]
             assert report["broken"]
-        assert (await house.verify(told))["ok"]
+        assert (await house.verify(verified_project))["ok"]
 
     @pytest.mark.parametrize(
         ("table", "statement"),
@@ -135,23 +135,27 @@ class TestTampering:
         ],
         ids=["a record is deleted", "a superseded version is deleted", "a message is changed"],
     )
-    async def test_what_is_gone_is_found_too(self, house: House, told: str, table: str, statement: str) -> None:
-        async with tampered(house, told, table, statement):
-            assert not (await house.verify(told))["ok"]
-        assert (await house.verify(told))["ok"]
+    async def test_deleted_rows_and_changed_messages_are_found(
+        self, house: House, verified_project: str, table: str, statement: str
+    ) -> None:
+        async with tampered(house, verified_project, table, statement):
+            assert not (await house.verify(verified_project))["ok"]
+        assert (await house.verify(verified_project))["ok"]
 
     async def test_a_change_in_another_project_is_found_in_the_chain(
-        self, house: House, told: str, project: str
+        self, house: House, verified_project: str, project: str
     ) -> None:
         statement = f"UPDATE audit SET {RENAMED} WHERE position = {FIRST}"
-        async with tampered(house, told, "audit", statement):
+        async with tampered(house, verified_project, "audit", statement):
             assert not (await house.verify(project))["ok"]
 
 
 BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%audit_tiles%'"
 
 
-async def test_a_long_check_holds_up_nobody(house: House, project: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_commits_continue_during_a_long_check(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is stopped where it reads the tiles; others commit in the same project meanwhile, and it sees none of that."""
     monkeypatch.setattr(auditor, "checked", checked)
     await story(house, project)
@@ -182,7 +186,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(bodies=st.lists(JSON, min_size=1, max_size=25))
-async def test_whatever_is_written_verifies(house: House, bodies: list[Any]) -> None:
+async def test_any_written_body_verifies(house: House, bodies: list[Any]) -> None:
     project = f"p-{new_id()}"
     writes = tuple(Write(store="submissions", id=f"s-{n}", body={"v": body}) for n, body in enumerate(bodies))
     await house.apply("router", house.standing(project), writes=writes)
@@ -264,7 +268,9 @@ class TestRowLevelSecurity:
             await memory.execute("UPDATE records SET project = $1", place)
 
     @pytest.mark.parametrize("table", [*INSERT_ONLY, "audit_head", "lease", "projects"])
-    async def test_what_was_written_stays(self, house: House, project: str, memory: Any, table: str) -> None:
+    async def test_written_rows_cannot_be_changed_or_dropped(
+        self, house: House, project: str, memory: Any, table: str
+    ) -> None:
         await story(house, project)
         changed = [f"TRUNCATE {table}", f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY", f"DROP TABLE {table}"]
         if table in INSERT_ONLY and table != "records":
@@ -275,7 +281,7 @@ class TestRowLevelSecurity:
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await memory.execute(statement)
 
-    async def test_whoever_inspects_changes_nothing_and_sees_one_project(self, house: House, project: str) -> None:
+    async def test_the_inspect_role_is_read_only_and_sees_one_project(self, house: House, project: str) -> None:
         await story(house, project)
         inspect = await asyncpg.connect(house.urls.inspect)
         try:

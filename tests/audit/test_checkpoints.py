@@ -101,7 +101,7 @@ ENEMIES = (edit, delete, swap, swap_and_rehash, truncate, rewrite, roll_back, fo
 
 class TestTampering:
     @pytest.mark.parametrize("enemy", ENEMIES)
-    async def test_it_is_found_by_what_was_exported(self, log: Log, enemy: object) -> None:
+    async def test_tampering_is_found_by_the_exported_checkpoints(self, log: Log, enemy: object) -> None:
         """By the running process, and by one that starts afterwards."""
         assert (await log.verify())["broken"] == []
         await enemy(log)  # type: ignore[operator]
@@ -114,7 +114,7 @@ class TestTampering:
         return await log.verify()
 
     @pytest.mark.parametrize("enemy", [rewrite, truncate, swap_and_rehash])
-    async def test_without_the_export_nothing_would_be_found(self, log: Log, enemy: object) -> None:
+    async def test_tampering_is_not_found_without_the_export(self, log: Log, enemy: object) -> None:
         """Without the export the same attack is not found."""
         await enemy(log)  # type: ignore[operator]
         log.file.path.unlink()
@@ -122,7 +122,7 @@ class TestTampering:
         assert (await log.verify())["ok"]
 
     @pytest.mark.parametrize("enemy", [truncate, rewrite, roll_back, fork, delete])
-    async def test_nothing_more_is_signed(self, log: Log, enemy: object) -> None:
+    async def test_a_damaged_log_is_not_signed_any_more(self, log: Log, enemy: object) -> None:
         await enemy(log)  # type: ignore[operator]
         log.house.restart()
         before = await log.signed()
@@ -137,7 +137,7 @@ class TestTampering:
         await log.sign()
         assert "covers" in str(log.house.sequencer.fault)
 
-    async def test_what_is_put_right_again_is_signed_again(self, log: Log) -> None:
+    async def test_a_restored_log_is_signed_again(self, log: Log) -> None:
         await log.back_up()
         await truncate(log)
         await log.sign()
@@ -186,7 +186,7 @@ async def test_a_tree_that_was_changed_where_it_is_kept_is_never_signed(
         assert [each.size for each in await log.signed()] == [7, 607]
 
 
-class TestTheExport:
+class TestExport:
     async def test_a_checkpoint_is_a_signed_note(self, log: Log) -> None:
         (checkpoint,) = await log.signed()
         origin, size, root, blank, signature = checkpoint.note.splitlines()
@@ -203,7 +203,7 @@ class TestTheExport:
         with pytest.raises(Away, match="cannot be read"):
             await CheckpointFile(tmp_path).read()
 
-    async def test_nothing_new_is_not_signed_again(self, log: Log) -> None:
+    async def test_an_unchanged_log_is_signed_once(self, log: Log) -> None:
         await log.sign()
         await log.sign()
         assert len(await log.signed()) == 1
@@ -247,7 +247,7 @@ class TestTheExport:
         await log.sign()
         assert await log.signed() == whole
 
-    async def test_a_forged_note_is_one(self, log: Log) -> None:
+    async def test_a_forged_note_is_reported(self, log: Log) -> None:
         forged = log.file.path.read_text().replace(f"\n{(await log.signed())[0].size}\n", "\n1\n")
         log.file.path.write_text(log.file.path.read_text() + forged)
         report = await log.verify()
@@ -258,7 +258,7 @@ class TestTheExport:
         log.file.path.write_text(log.file.path.read_text() + other.note)
         assert (await log.verify())["ok"]
 
-    async def test_a_copy_that_somebody_kept_is_compared_too(self, log: Log) -> None:
+    async def test_a_copy_of_the_checkpoints_is_compared(self, log: Log) -> None:
         kept = log.file.path.read_text()
         assert (await log.verify(checkpoints=kept))["ok"]
         await rewrite(log)
@@ -269,7 +269,7 @@ class TestTheExport:
         size = report["checkpoint"]["size"]
         assert report["broken"] == [f"the first {size} leaves differ from a checkpoint of the caller"]
 
-    async def test_the_window_is_what_came_after_the_last_checkpoint(self, log: Log) -> None:
+    async def test_the_window_starts_at_the_last_checkpoint(self, log: Log) -> None:
         before = (await log.verify())["window"]
         assert before["from"] == before["to"]
         await log.story("t-2")
@@ -278,7 +278,7 @@ class TestTheExport:
 
 
 class TestErasure:
-    async def test_what_was_erased_leaves_the_tree_whole(self, log: Log) -> None:
+    async def test_an_erasure_leaves_the_tree_whole(self, log: Log) -> None:
         erase = {"scope": "task", "what": "t-1", "reason": "asked for"}
         origin = log.house.standing(PROJECT, principal=PERSON)
         await log.house.apply("router", origin, writes=(Write(store="erasures", id=new_id(), body=erase),))
@@ -294,7 +294,7 @@ class TestErasure:
         assert not (await log.verify())["ok"]
 
 
-async def test_of_other_projects_an_auditor_sees_hashes(log: Log) -> None:
+async def test_an_auditor_sees_only_hashes_of_other_projects(log: Log) -> None:
     await log.house.delegated("billing", "t-9")
     listed = await log.house.report("billing", AuditLeaves())
     own = [leaf for leaf in listed["items"] if "body" in leaf]

@@ -59,6 +59,6 @@ def test_a_leaf_of_an_earlier_release_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("change", [{"tasks": []}, {"stamps": []}, {"writes": [[]]}, {"inbox": []}])
-def test_what_memory_does_not_write_is_an_error(change: dict[str, Any]) -> None:
+def test_a_malformed_compact_leaf_is_an_error(change: dict[str, Any]) -> None:
     with pytest.raises((LookupError, TypeError, ValueError)):
         expanded({**compact(), **change})

@@ -69,7 +69,7 @@ def test_a_leaf_takes_little_more_than_its_ids_and_hashes() -> None:
     assert len(stored(text)) < 14 * 32 + 30 * 16 + 250 < len(text) / 2
 
 
-def test_what_is_damaged_is_an_empty_text() -> None:
+def test_a_damaged_leaf_is_an_empty_text() -> None:
     packed, text = stored(a_leaf()), whole(a_leaf())
     for damaged in (b"", packed[:20], packed[:-1], packed + b"\0", packed[:24] + b"\xff" + packed[25:], packed[:30]):
         assert leaf_text(None, damaged) == ""

@@ -137,7 +137,7 @@ async def test_two_sequencers_and_many_writers_make_one_log(log: Log) -> None:
     await whole(log)
 
 
-async def test_what_the_release_before_writes_is_part_of_the_log(log: Log) -> None:
+async def test_leaves_of_the_previous_release_are_part_of_the_log(log: Log) -> None:
     await log.story("t-1")
     for _ in range(3):
         await log.run(OF_THE_RELEASE_BEFORE)

@@ -118,7 +118,7 @@ def test_every_leaf_is_proved_and_nothing_else_is(size: int) -> None:
         assert size == 1 or not includes(whole, size, (index + 1) % size, leaf, path)
 
 
-def test_of_no_tree_there_is_no_proof() -> None:
+def test_a_proof_of_a_missing_leaf_is_an_error() -> None:
     for size in (0, 3):
         with pytest.raises(ValueError, match="the leaf does not exist"):
             inclusion(size, size)

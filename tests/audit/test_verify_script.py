@@ -40,7 +40,7 @@ VERIFIER = loaded()
 
 
 @pytest.fixture(scope="module")
-async def given_out(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Given]:
+async def exported_log(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Given]:
     """Yield the proofs, leaves and checkpoints of a log of two projects."""
     folder = tmp_path_factory.mktemp("log")
     async with template_server(folder) as server, a_log(server, folder) as log:
@@ -69,7 +69,7 @@ def leaves_refused(content: bytes, notes: str, key: str = AUDIT_KEY.public) -> b
     return refused(lambda: VERIFIER.check_leaves(io.StringIO(content.decode()), notes, key))
 
 
-def test_it_needs_the_standard_library_alone() -> None:
+def test_the_script_imports_the_standard_library_only() -> None:
     names = {
         alias.name
         for node in ast.walk(ast.parse(SCRIPT.read_text()))
@@ -80,8 +80,8 @@ def test_it_needs_the_standard_library_alone() -> None:
     assert not [node for node in ast.walk(ast.parse(SCRIPT.read_text())) if isinstance(node, ast.ImportFrom)]
 
 
-def test_it_says_yes_and_no_as_a_program(given_out: Given, tmp_path: Path) -> None:
-    proofs, leaves, notes = given_out
+def test_the_script_exits_with_its_verdict(exported_log: Given, tmp_path: Path) -> None:
+    proofs, leaves, notes = exported_log
     (tmp_path / "proofs.json").write_text(json.dumps({"ok": True, "proofs": json.loads(proofs)}))
     (tmp_path / "leaves.jsonl").write_bytes(leaves)
     (tmp_path / "changed.jsonl").write_bytes(leaves.replace(b"manager", b"lineage"))
@@ -101,8 +101,8 @@ def test_it_says_yes_and_no_as_a_program(given_out: Given, tmp_path: Path) -> No
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(place=st.integers(min_value=0), bit=st.integers(0, 7))
-def test_a_flipped_bit_anywhere_in_proofs_is_refused(given_out: Given, place: int, bit: int) -> None:
-    content = bytearray(given_out[0])
+def test_a_flipped_bit_anywhere_in_proofs_is_refused(exported_log: Given, place: int, bit: int) -> None:
+    content = bytearray(exported_log[0])
     assert not proofs_refused(bytes(content))
     content[place % len(content)] ^= 1 << bit
     assert proofs_refused(bytes(content))
@@ -110,8 +110,8 @@ def test_a_flipped_bit_anywhere_in_proofs_is_refused(given_out: Given, place: in
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(place=st.integers(min_value=0), bit=st.integers(0, 7))
-def test_a_flipped_bit_anywhere_in_leaves_is_refused(given_out: Given, place: int, bit: int) -> None:
-    _, leaves, notes = given_out
+def test_a_flipped_bit_anywhere_in_leaves_is_refused(exported_log: Given, place: int, bit: int) -> None:
+    _, leaves, notes = exported_log
     content = bytearray(leaves)
     assert not leaves_refused(bytes(content), notes)
     content[place % len(content)] ^= 1 << bit
@@ -120,16 +120,16 @@ def test_a_flipped_bit_anywhere_in_leaves_is_refused(given_out: Given, place: in
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(place=st.integers(min_value=0), bit=st.integers(0, 7))
-def test_a_flipped_bit_anywhere_in_the_last_checkpoint_is_refused(given_out: Given, place: int, bit: int) -> None:
-    _, leaves, notes = given_out
+def test_a_flipped_bit_anywhere_in_the_last_checkpoint_is_refused(exported_log: Given, place: int, bit: int) -> None:
+    _, leaves, notes = exported_log
     last = notes[notes.rindex(AUDIT_KEY.origin + "\n") :].encode()
     content = bytearray(last)
     content[place % len(content)] ^= 1 << bit
     assert leaves_refused(leaves, content.decode(errors="replace"))
 
 
-def test_another_key_and_leaves_that_are_missing_or_in_another_order_are_refused(given_out: Given) -> None:
-    proofs, leaves, notes = given_out
+def test_another_key_and_leaves_that_are_missing_or_in_another_order_are_refused(exported_log: Given) -> None:
+    proofs, leaves, notes = exported_log
     assert proofs_refused(proofs, NoteKey("11" * 32).public)
     lines = leaves.splitlines(keepends=True)
     assert leaves_refused(b"".join(lines[:-1]), notes)

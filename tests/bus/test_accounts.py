@@ -23,7 +23,7 @@ from counterpoint.proto.errors import Away
 
 
 @pytest.fixture(scope="session")
-async def lawless(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bus]:
+async def open_bus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bus]:
     """The same accounts, in which every user may do everything."""
     accounts = json.loads(CONFIG.removeprefix("accounts "))
     for account in accounts.values():
@@ -61,7 +61,7 @@ def question(subject: str) -> bytes:
 
 
 @pytest.mark.parametrize("user", [user for user in ABROAD if user != "observer"])
-async def test_an_answer_comes_to_nobody_else(bus: Bus, user: str) -> None:
+async def test_no_user_receives_the_answer_of_another(bus: Bus, user: str) -> None:
     """The server, or memory, publishes to a reply subject without regard to the rights of the user that named it."""
     async with AsyncExitStack() as stack:
         memory = await stack.enter_async_context(answering(bus))
@@ -102,26 +102,26 @@ async def test_no_client_names_a_reply_subject_of_the_servers_making(bus: Bus, u
             assert not any([await plain.may_publish(subject, b"{}", reply) for reply in RESERVED])
 
 
-async def test_memory_publishes_on_no_reply_subject_but_those_of_the_servers_making(lawless: Bus) -> None:
+async def test_memory_publishes_on_no_reply_subject_but_those_of_the_servers_making(open_bus: Bus) -> None:
     """Nobody in its own account may ask memory; when somebody does all the same, it is not answered."""
-    password = lawless.passwords["provisioner"]
-    async with answering(lawless) as memory, login(lawless.port, "provisioner", password) as plain:
+    password = open_bus.passwords["provisioner"]
+    async with answering(open_bus) as memory, login(open_bus.port, "provisioner", password) as plain:
         for reply in (f"tasks.{MINE}.routed", "_INBOX_developer.x", "memory.manager.query", ""):
             await plain.may_publish("memory.developer.query", b"{}", reply)
-        async with await lawless.client("developer") as developer:
+        async with await open_bus.client("developer") as developer:
             await developer.request("memory.developer.query", b"{}", timeout=5)
         assert memory.asked == ["developer"]
 
 
 @pytest.mark.parametrize("user", ABROAD)
-async def test_an_account_reaches_exactly_what_its_user_may_publish(lawless: Bus, user: str) -> None:
+async def test_an_account_reaches_exactly_what_its_user_may_publish(open_bus: Bus, user: str) -> None:
     """Even where a user is held by no rights, it reaches nothing else of the house.
 
     But `$JS.API.INFO`, which has to be imported for the server to leave the other requests to the house.
     """
     async with AsyncExitStack() as stack:
         home, plain = [
-            await stack.enter_async_context(login(lawless.port, each, lawless.passwords[each]))
+            await stack.enter_async_context(login(open_bus.port, each, open_bus.passwords[each]))
             for each in ("memory", user)
         ]
         await home.listen(">")
@@ -133,7 +133,7 @@ async def test_an_account_reaches_exactly_what_its_user_may_publish(lawless: Bus
 
 
 @pytest.mark.parametrize("user", ABROAD)
-async def test_an_account_hears_exactly_what_its_user_may_watch(lawless: Bus, user: str) -> None:
+async def test_an_account_hears_exactly_what_its_user_may_watch(open_bus: Bus, user: str) -> None:
     def watched(subject: str) -> bool:
         match user, subject.split("."):
             case "router", ["live", *_]:
@@ -147,7 +147,7 @@ async def test_an_account_hears_exactly_what_its_user_may_watch(lawless: Bus, us
     said = {subject for subject, _ in publications() if not subject.startswith("$")}
     async with AsyncExitStack() as stack:
         home, plain = [
-            await stack.enter_async_context(login(lawless.port, each, lawless.passwords[each]))
+            await stack.enter_async_context(login(open_bus.port, each, open_bus.passwords[each]))
             for each in ("memory", user)
         ]
         await plain.listen(">")
@@ -189,7 +189,7 @@ async def test_a_pull_from_another_account_gets_all_its_answers(tmp_path: Path) 
         assert (left.num_pending, left.num_ack_pending) == (0, 0)
 
 
-async def test_a_pull_from_another_account_that_nobody_waits_for_any_more_takes_no_message(tmp_path: Path) -> None:
+async def test_an_abandoned_pull_from_another_account_takes_no_message(tmp_path: Path) -> None:
     """Otherwise what comes after a process has gone would be delivered to it, and again only after the ack wait.
 
     The server notices a moment after it has confirmed the end of the subscription.
@@ -215,9 +215,7 @@ async def test_a_pull_from_another_account_that_nobody_waits_for_any_more_takes_
 
 
 @pytest.mark.parametrize("user", ["manager", "developer", "observer"])
-async def test_the_server_refuses_to_start_with_an_account_that_imports_what_is_anothers(
-    user: str, tmp_path: Path
-) -> None:
+async def test_the_server_refuses_an_account_that_imports_subjects_of_another(user: str, tmp_path: Path) -> None:
     owned = json.loads(CONFIG.removeprefix("accounts "))
     theirs = {account: each.pop("imports") for account, each in owned.items() if account not in ("HOUSE", user)}
     mine = owned[user]["imports"]
@@ -241,7 +239,7 @@ async def accepted(config: Path) -> bool:
     return check.returncode == 0
 
 
-async def test_requests_under_way_fail_at_once_when_another_finds_nobody(bus: Bus) -> None:
+async def test_requests_under_way_fail_at_once_when_memory_is_gone(bus: Bus) -> None:
     settings = BusSettings(nats_url=bus.url, nats_user="manager", nats_password=SecretStr(bus.passwords["manager"]))
     manager, came = Connection("manager", settings), asyncio.Event()
     await manager.open()

@@ -81,7 +81,9 @@ def test_an_outsider_cannot_say_that_it_is_memory() -> None:
         ({**EVENT, "type": "x", "data": BODY}, {"content-type": STRUCTURED}, "unknown_type", {"ce-type"}),
     ],
 )
-def test_what_cannot_be_read_is_named(data: Any, said: dict[str, str], code: str, fields: set[str]) -> None:
+def test_an_unreadable_message_is_refused_with_its_fields(
+    data: Any, said: dict[str, str], code: str, fields: set[str]
+) -> None:
     assert refused(data, said) == (code, fields)
 
 
@@ -124,7 +126,7 @@ def headers_of(**changes: Any) -> dict[str, str]:
     return headers(**said | changes)
 
 
-def test_what_is_sent_is_read_back() -> None:
+def test_a_message_that_is_sent_is_read_back() -> None:
     known = read(BODY, headers_of(), subject=subjects.of("counterpoint.task.routed.v1", "acme"), stream=subjects.TASKS)
     assert (known.id, known.task_id, known.capability, known.time) == ("m1", "t1", "token", NOON)
     assert known.trusted
@@ -155,7 +157,7 @@ VALUES = st.sampled_from([STRUCTURED, "1.0", SubmitTask.TYPE, NOON.isoformat(), 
     data=BYTES,
     stream=st.sampled_from(sorted(subjects.STREAMS)),
 )
-def test_whatever_comes_is_read_or_refused(subject: str, said: dict[str, str], data: bytes, stream: str) -> None:
+def test_any_message_is_read_or_refused(subject: str, said: dict[str, str], data: bytes, stream: str) -> None:
     try:
         known = read(data, said, subject, stream)
     except Permanent:
@@ -166,7 +168,7 @@ def test_whatever_comes_is_read_or_refused(subject: str, said: dict[str, str], d
 
 
 @given(data=st.binary(max_size=200), said=st.dictionaries(st.text(max_size=9), st.text(max_size=9)), word=st.text())
-def test_whatever_came_fits_a_letter(data: bytes, said: dict[str, str], word: str) -> None:
+def test_any_message_fits_a_dead_letter(data: bytes, said: dict[str, str], word: str) -> None:
     kept = dead_letter(word, said, data, Permanent("invalid", (Problem(field=word, problem=word),)))
     assert kept.model_dump_json().encode()
     assert "\0" not in "".join([kept.subject, *kept.headers, *kept.headers.values(), kept.problems[0].field])
@@ -191,7 +193,7 @@ def test_a_letter_has_the_headers_of_the_envelope_alone() -> None:
     assert dict(found) == {name.lower(): value for name, value in kept.items()}
 
 
-def test_a_project_whose_name_looks_like_a_secret_is_none() -> None:
+def test_a_project_name_that_looks_like_a_secret_is_refused() -> None:
     name = "sk-" + "a8fk2kd93kfls03kdlq0w7vb"
     assert refused(BODY, subject=f"intake.{name}.task") == ("invalid", {"project"})
     place = DeliveryInfo(stream=subjects.INTAKE, sequence=7, delivered=1, stored_at=NOON)

@@ -53,7 +53,7 @@ async def count_messages(bus: NatsServer) -> int:
     return state.messages
 
 
-async def test_it_comes_back_after_an_absence_that_exhausts_other_clients(bus: NatsServer) -> None:
+async def test_a_connection_survives_an_absence_that_exhausts_other_clients(bus: NatsServer) -> None:
     closed = asyncio.Event()
 
     async def give_up() -> None:
@@ -91,7 +91,7 @@ async def test_a_client_that_gives_up_ends_the_process(bus: NatsServer, monkeypa
     assert ended == [70]
 
 
-async def test_it_can_be_closed_while_the_bus_is_away(bus: NatsServer) -> None:
+async def test_a_connection_can_be_closed_while_the_bus_is_away(bus: NatsServer) -> None:
     ours = connection(bus)
     await ours.open()
     await bus.kill()
@@ -112,7 +112,7 @@ async def test_requests_and_publications_say_at_once_that_the_bus_is_away(bus: N
     await ours.close()
 
 
-async def test_a_publication_that_timed_out_arrives_later_and_its_repetition_is_no_second_one(bus: NatsServer) -> None:
+async def test_a_repeated_publication_after_a_timeout_is_a_duplicate(bus: NatsServer) -> None:
     ours = connection(bus)
     await ours.open()
     said = {"Nats-Msg-Id": "m1"}

@@ -50,7 +50,7 @@ def test_each_error_has_one_verdict(error: Exception, verdict: object) -> None:
     assert decide(error, 1) == verdict
 
 
-def test_an_error_that_nobody_foresaw_is_buried_at_the_last_delivery_without_its_text() -> None:
+def test_an_unexpected_error_is_dead_at_the_last_delivery_without_its_text() -> None:
     assert isinstance(decide(KeyError("secret"), LAST_DELIVERY - 1), Retry)
     assert decide(KeyError("secret"), LAST_DELIVERY) == MoveToDeadLetters(
         "unexpected", (Problem(field="", problem="KeyError"),)
@@ -58,7 +58,7 @@ def test_an_error_that_nobody_foresaw_is_buried_at_the_last_delivery_without_its
 
 
 @given(st.sampled_from(ERRORS), st.integers(1, 10_000))
-def test_nothing_is_handed_back_without_a_delay(error: Exception, delivered: int) -> None:
+def test_every_retry_has_a_delay(error: Exception, delivered: int) -> None:
     verdict = decide(error, delivered)
     if isinstance(verdict, Retry):
         assert verdict.delay_s >= DELAYS_S[0]

@@ -132,7 +132,7 @@ async def test_lost_messages_are_published_again_and_those_kept_are_not(
     assert await in_stream(house, place) == KEPT + LOST
 
 
-async def test_what_was_finished_before_it_was_lost_is_not_published_again(
+async def test_messages_handled_before_the_loss_are_not_published_again(
     house: SmallHouse, router: Service, tmp_path: Path
 ) -> None:
     place = project()
@@ -196,7 +196,7 @@ async def relaying(house: SmallHouse) -> AsyncIterator[tuple[Relay, Reconciler]]
         await connection.close()
 
 
-async def test_what_is_published_before_anyone_has_looked_hides_no_loss(
+async def test_a_publication_before_the_next_check_hides_no_loss(
     house: SmallHouse, router: Service, tmp_path: Path
 ) -> None:
     place = project()

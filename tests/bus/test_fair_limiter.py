@@ -72,7 +72,7 @@ def test_between_two_turns_of_a_project_each_other_one_has_its_weight_of_them(
             assert all(count <= weights.get(other, 1) for other, count in between.items())
 
 
-async def test_who_is_not_let_in_in_time_is_told_to_come_back() -> None:
+async def test_a_caller_without_a_slot_in_time_is_told_to_retry() -> None:
     turns = FairLimiter(1)
     async with turns.slot("a"):
         with pytest.raises(Transient, match="busy") as busy:
@@ -83,7 +83,7 @@ async def test_who_is_not_let_in_in_time_is_told_to_come_back() -> None:
         assert turns.locked()
 
 
-async def test_what_is_beside_takes_turns_too() -> None:
+async def test_other_load_takes_slots_too() -> None:
     beside = 2
     turns = FairLimiter(2, other_load=lambda: beside)
     waiting = asyncio.create_task(Line(turns)("a"))
@@ -94,7 +94,7 @@ async def test_what_is_beside_takes_turns_too() -> None:
     await waiting
 
 
-async def test_a_project_behind_the_backlog_of_another_is_the_next_but_one(house: SmallHouse) -> None:
+async def test_a_project_behind_the_backlog_of_another_waits_at_most_one_turn(house: SmallHouse) -> None:
     service, busy, other = house.service("router", workers=4), project(), project()
     heard: list[str] = []
     go = asyncio.Event()

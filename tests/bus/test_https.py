@@ -35,7 +35,7 @@ async def test_the_pinned_certificate_is_accepted_for_any_name(port: int) -> Non
         assert (await http.get(f"https://127.0.0.1:{port}/livez")).text == "ok"
 
 
-async def test_of_a_pinned_chain_only_the_first_certificate_is_trusted(port: int, tmp_path: Path) -> None:
+async def test_only_the_first_certificate_of_a_pinned_chain_is_trusted(port: int, tmp_path: Path) -> None:
     ours, other = ((TLS / name).read_text() for name in ("cert.pem", "other.pem"))
     (tmp_path / "ours").write_text(ours + other)
     (tmp_path / "other").write_text(other + ours)

@@ -105,7 +105,7 @@ async def test_a_refused_project_may_send_again_when_its_messages_are_taken(
     assert refused.description == _TOO_MANY
 
 
-async def test_what_all_projects_together_may_have_wait_has_an_end_and_nothing_is_dropped(
+async def test_the_intake_of_all_projects_is_bounded_and_drops_no_message(
     publisher: JetStreamContext, js: JetStreamContext
 ) -> None:
     stored: dict[str, int] = {}
@@ -157,7 +157,7 @@ async def _older(js: JetStreamContext) -> None:
     await js.add_consumer(subjects.INTAKE, router)
 
 
-async def test_what_waits_in_an_older_intake_is_all_there_after_an_upgrade(
+async def test_an_upgrade_keeps_every_waiting_message_of_an_older_intake(
     server: NatsServer, js: JetStreamContext
 ) -> None:
     """Read messages go, unread ones stay: also those above the limit, and those without a consumer."""

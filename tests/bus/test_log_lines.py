@@ -14,7 +14,7 @@ KEY = "AKIA" + "Z7QF3MPLKD2WXYTB"
 PASSWORD = "hV7q2Lx9" + "Zt4wRk8p"
 
 
-def test_what_is_secret_in_a_line_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_are_not_written_to_log_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = io.StringIO()
     monkeypatch.setattr(sys, "stderr", lines)
     try:
@@ -35,7 +35,7 @@ def test_what_is_secret_in_a_line_is_not_written(monkeypatch: pytest.MonkeyPatch
     assert PASSWORD not in failed["exception"]
 
 
-def test_what_a_library_logs_is_one_line_of_the_same_form(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_records_of_libraries_are_single_json_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = io.StringIO()
     monkeypatch.setattr(sys, "stderr", lines)
     library = logging.Logger("asyncpg.pool")

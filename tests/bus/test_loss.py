@@ -96,7 +96,7 @@ def _ringing(manager: Service, place: str, due_s: float, count: int, seen: list[
         return noted(memory)
 
 
-async def test_what_came_of_a_bus_that_was_wiped_since_is_not_acknowledged_to_the_next(
+async def test_a_delivery_of_a_wiped_bus_is_not_acknowledged_to_the_next(
     house: SmallHouse, router: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, manager, said = project(), house.service("manager"), list[tuple[str, int]]()
@@ -181,9 +181,7 @@ async def test_a_message_finished_otherwise_is_acknowledged_without_effect(house
     assert not await house.sent(place, TaskDelegated.TYPE)
 
 
-async def test_a_finished_message_whose_acks_were_lost_is_not_dead_and_ends_nothing(
-    house: SmallHouse, router: Service
-) -> None:
+async def test_a_finished_message_with_lost_acks_becomes_no_dead_letter(house: SmallHouse, router: Service) -> None:
     place, manager, developer = project(), house.service("manager"), house.service("developer")
 
     @manager.on(TaskRouted)

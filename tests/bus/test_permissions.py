@@ -40,7 +40,7 @@ async def test_a_user_subscribes_exactly_to_what_the_contract_says(bus: Bus, use
 
 
 @pytest.mark.parametrize("user", [user for user in USERS if user not in ("memory", "publisher", "provisioner")])
-async def test_whatever_a_user_tries_no_stream_or_consumer_changes(bus: Bus, user: str) -> None:
+async def test_no_publication_of_a_user_changes_a_stream_or_consumer(bus: Bus, user: str) -> None:
     before = await bus.state()
     async with login(bus.port, user, bus.passwords[user]) as plain:
         for subject, _ in publications():
@@ -50,7 +50,7 @@ async def test_whatever_a_user_tries_no_stream_or_consumer_changes(bus: Bus, use
 
 @pytest.mark.parametrize("user", ["router", "manager", "developer", "lineage", "publisher", "observer"])
 @pytest.mark.parametrize("deliver", [None, "tasks.demo.routed", "_INBOX_{user}.stolen"])
-async def test_nobody_makes_a_consumer_wherever_it_delivers(bus: Bus, user: str, deliver: str | None) -> None:
+async def test_no_user_can_create_a_consumer(bus: Bus, user: str, deliver: str | None) -> None:
     to = deliver and deliver.format(user=user)
     config = ConsumerConfig(durable_name="mine", deliver_subject=to, filter_subject="tasks.demo.routed")
     body = json.dumps({"stream_name": "TASKS", "config": config.as_dict()}).encode()
@@ -86,7 +86,7 @@ async def test_a_service_gets_its_own_deliveries_and_no_others(bus: Bus) -> None
                 await developer.request(f"$JS.API.{subject}", request, timeout=0.2)
 
 
-async def test_one_may_look_at_ones_project_as_it_happens_and_at_no_other(bus: Bus) -> None:
+async def test_an_observer_sees_live_messages_of_its_own_project_only(bus: Bus) -> None:
     async with login(bus.port, "observer", bus.passwords["observer"]) as observer:
         await observer.listen(f"live.*.{MINE}.>")
         async with await bus.client("memory") as memory:

@@ -159,5 +159,5 @@ async def test_a_service_declares_nothing(house: SmallHouse) -> None:
             assert not any(subscriber.stream.declare for subscriber in subscribers)  # type: ignore[attr-defined]
 
 
-async def test_what_outsiders_send_is_republished_to_nobody() -> None:
+async def test_intake_messages_are_not_republished() -> None:
     assert {spec.name for spec in stream_specs() if spec.live} == {"TASKS", "DECISIONS", "CHANGES"}

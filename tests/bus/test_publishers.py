@@ -54,7 +54,7 @@ async def _refused(error: Exception) -> None:
     assert "permissions violation" in str(error).lower()
 
 
-async def test_a_publisher_publishes_to_its_projects_alone_and_nobody_to_the_shared_one(server: NatsServer) -> None:
+async def test_publishers_reach_their_own_projects_and_never_the_shared_one(server: NatsServer) -> None:
     everywhere = (MINE, OTHERS, subjects.SHARED_PROJECT)
     assert await _taken(server, "airflow", everywhere, MINE) == {MINE}
     assert await _taken(server, "publisher", everywhere, MINE) == {MINE, OTHERS}
@@ -86,7 +86,7 @@ def test_other_names_and_projects_are_refused(name: str, projects: tuple[str, ..
         check_publishers({name: projects})
 
 
-def test_what_comes_for_the_shared_project_is_refused() -> None:
+def test_an_intake_message_for_the_shared_project_is_refused() -> None:
     place = f"intake.{subjects.SHARED_PROJECT}.task"
     with pytest.raises(Permanent, match="invalid: project: "):
         decode(place, {}, b"{}", stream=subjects.INTAKE, sequence=1, delivered=1, stored_at=utc_now())

@@ -59,13 +59,13 @@ async def test_a_request_with_two_lengths_is_refused_and_what_follows_it_is_no_r
     assert said.count(b"HTTP/1.1 ") == 1
 
 
-async def test_so_is_the_half_of_a_second_request(port: int) -> None:
+async def test_half_of_a_second_request_is_dropped_after_the_first_answer(port: int) -> None:
     said = await _said(port, HEAD + b"\r\nwhole", b"POST / HT")
     assert said.startswith(b"HTTP/1.1 200 OK")
     assert said.endswith(b"5")
 
 
-async def test_whoever_works_on_a_whole_request_may_take_longer(port: int) -> None:
+async def test_the_timeout_does_not_limit_work_on_a_whole_request(port: int) -> None:
     said = await _said(port, HEAD + b"Connection: close\r\n\r\nslow!")
     assert said.startswith(b"HTTP/1.1 200 OK")
     assert said.endswith(b"5")

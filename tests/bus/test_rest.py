@@ -56,7 +56,7 @@ class ScriptedConnection:
         return b'{"found": []}'
 
 
-async def test_what_is_lost_is_probed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lost_memory_and_a_reconnect_are_probed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "_PROBE_S", 3600.0)
     monkeypatch.setattr(readiness, "_MISSING_PROBE_S", 0.0)
     connection: Any = ScriptedConnection()

@@ -51,7 +51,7 @@ async def _at_rest(house: SmallHouse, place: str) -> bool:
     return bool(router.delivered.stream_seq) and not (router.num_ack_pending or router.num_pending)
 
 
-async def test_what_was_sent_again_is_its_senders_also_from_the_log(tmp_path: Path) -> None:
+async def test_a_message_sent_again_keeps_its_sender_after_a_loss_of_the_bus(tmp_path: Path) -> None:
     place = project()
     async with small_house(tmp_path, COUNTERPOINT_ADMIN_TOKEN="the administrator's token") as house:
         service = house.service("router")
@@ -79,7 +79,7 @@ async def _opened(house: SmallHouse, place: str, count: int) -> None:
             await lineage.memory(place, None).step(Commit(messages=(send(task, task_id=task.task_id),)))
 
 
-async def test_what_the_router_took_is_not_put_back(house: SmallHouse) -> None:
+async def test_a_message_that_the_router_took_is_not_put_back(house: SmallHouse) -> None:
     place, service = project(), house.service("router")
     register(service, timedelta(days=1), FairLimiter(50))
     async with house.client("provisioner") as client:
@@ -102,7 +102,7 @@ async def test_what_the_router_took_is_not_put_back(house: SmallHouse) -> None:
         assert await house.record.fetchval(put_back, place) == 0
 
 
-async def test_what_a_full_intake_refuses_waits_in_the_record_and_holds_up_no_other(
+async def test_a_message_refused_by_a_full_intake_waits_and_delays_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with small_house(tmp_path) as house:

@@ -54,7 +54,7 @@ async def test_a_task_goes_through_three_services(house: SmallHouse, router: Ser
     assert not await house.dead_letters(place)
 
 
-async def test_the_trace_of_an_inbound_message_goes_on_with_what_it_causes(house: SmallHouse, router: Service) -> None:
+async def test_messages_keep_the_trace_of_their_cause(house: SmallHouse, router: Service) -> None:
     manager, developer, place = house.service("manager"), house.service("developer"), project()
     trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     passing: list[Msg] = []

@@ -45,7 +45,7 @@ def test_the_jobs_of_the_owner_read_them_too(folder: Path) -> None:
     assert (OwnerSettings().url, OwnerSettings().installation) == ("postgresql://o:p@db/x", "1a2b")
 
 
-def test_a_folder_that_is_none_is_refused_by_its_variable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_folder_of_secrets_is_refused_by_its_variable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTERPOINT_SECRETS_DIR", str(folder / "absent"))
     with pytest.raises(SettingsError, match="COUNTERPOINT_SECRETS_DIR"):
         BusSettings()

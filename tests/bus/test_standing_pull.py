@@ -27,7 +27,7 @@ LONG_S = 30.0
 
 
 @pytest.fixture
-async def lone(tmp_path: Path) -> AsyncIterator[Bus]:
+async def lone_bus(tmp_path: Path) -> AsyncIterator[Bus]:
     async with provisioned(tmp_path, CONFIG) as server:
         yield server
 
@@ -69,21 +69,21 @@ class CountingClient(Client):
         await super().publish(subject, payload, *args, **kwargs)
 
 
-async def test_a_message_is_handed_on_at_once_however_many_were_asked_for(lone: Bus) -> None:
-    async with pulling(lone) as (_, pull):
+async def test_a_message_is_handed_on_at_once_however_many_were_asked_for(lone_bus: Bus) -> None:
+    async with pulling(lone_bus) as (_, pull):
         asked = asyncio.create_task(pull.fetch(50, LONG_S))
-        await publish(lone, 1)
+        await publish(lone_bus, 1)
         async with asyncio.timeout(LONG_S / 3):
             (message,) = await asked
         assert message.data == b"0"
 
 
-async def test_one_request_brings_many_messages_one_after_the_other(lone: Bus) -> None:
-    async with pulling(lone) as (developer, pull):
+async def test_one_request_brings_many_messages_one_after_the_other(lone_bus: Bus) -> None:
+    async with pulling(lone_bus) as (developer, pull):
         got: list[bytes] = []
         for number in range(5):
             asked = asyncio.create_task(pull.fetch(50, LONG_S))
-            await publish(lone, 1)
+            await publish(lone_bus, 1)
             for message in await asked:
                 got.append(message.data)
                 await message.ack_sync()
@@ -91,43 +91,43 @@ async def test_one_request_brings_many_messages_one_after_the_other(lone: Bus) -
     assert developer.asked == [50]
 
 
-async def test_no_more_is_asked_for_than_there_is_room(lone: Bus) -> None:
-    await publish(lone, 20)
-    async with pulling(lone, room=3) as (developer, pull):
+async def test_no_more_is_asked_for_than_there_is_room(lone_bus: Bus) -> None:
+    await publish(lone_bus, 20)
+    async with pulling(lone_bus, room=3) as (developer, pull):
         got = 0
         while got < 3:
             got += len(await pull.fetch(50, LONG_S))
-        assert (got, await consumer_counts(lone)) == (3, (17, 3))
+        assert (got, await consumer_counts(lone_bus)) == (3, (17, 3))
     assert developer.asked == [3]
 
 
-async def test_one_message_is_taken_where_there_is_no_room_so_that_somebody_can_wait_for_some(lone: Bus) -> None:
-    await publish(lone, 2)
-    async with pulling(lone, room=0) as (_, pull):
+async def test_a_pull_without_room_takes_one_message(lone_bus: Bus) -> None:
+    await publish(lone_bus, 2)
+    async with pulling(lone_bus, room=0) as (_, pull):
         assert len(await pull.fetch(50, LONG_S)) == 1
 
 
-async def test_a_request_that_runs_out_is_repeated(lone: Bus) -> None:
-    async with pulling(lone) as (developer, pull):
+async def test_a_request_that_runs_out_is_repeated(lone_bus: Bus) -> None:
+    async with pulling(lone_bus) as (developer, pull):
         with pytest.raises(nats.errors.TimeoutError):
             await pull.fetch(50, 0.2)
         asked = asyncio.create_task(pull.fetch(50, LONG_S))
-        await publish(lone, 1)
+        await publish(lone_bus, 1)
         assert len(await asked) == 1
     assert len(developer.asked) == 2
 
 
-async def test_what_has_come_and_was_not_handed_on_goes_back_at_once(lone: Bus) -> None:
-    async with pulling(lone) as (developer, pull):
+async def test_received_messages_go_back_at_once_when_the_pull_ends(lone_bus: Bus) -> None:
+    async with pulling(lone_bus) as (developer, pull):
         asked = asyncio.create_task(pull.fetch(3, LONG_S))
-        await publish(lone, 1)
+        await publish(lone_bus, 1)
         (first,) = await asked
-        await publish(lone, 2)
+        await publish(lone_bus, 2)
         await eventually(lambda: developer.stats["in_msgs"] == 3)
         await pull.unsubscribe()
         await first.ack_sync()
         await developer.flush()
-    async with pulling(lone) as (_, another):
+    async with pulling(lone_bus) as (_, another):
         async with asyncio.timeout(2):
             again = await another.fetch(50, LONG_S)
             while len(again) < 2:
@@ -135,19 +135,19 @@ async def test_what_has_come_and_was_not_handed_on_goes_back_at_once(lone: Bus) 
     assert [message.metadata.sequence.stream for message in again] == [2, 3]
 
 
-async def test_what_is_still_in_the_queue_of_the_client_goes_back_at_once(lone: Bus) -> None:
+async def test_messages_in_the_queue_of_the_client_go_back_at_once(lone_bus: Bus) -> None:
     released = asyncio.Event()
 
-    class Slow(StandingPull):
+    class SlowPull(StandingPull):
         async def _receive(self, message: Msg) -> None:
             await released.wait()
             await super()._receive(message)
 
-    async with pulling(lone) as (developer, pull):
-        slow = Slow(developer, subjects.TASKS, "developer", lambda: 50)
+    async with pulling(lone_bus) as (developer, pull):
+        slow = SlowPull(developer, subjects.TASKS, "developer", lambda: 50)
         await slow.open()
         fetching = asyncio.create_task(slow.fetch(2, LONG_S))
-        await publish(lone, 2)
+        await publish(lone_bus, 2)
         await eventually(lambda: developer.stats["in_msgs"] == 2)
         fetching.cancel()
         ending = asyncio.create_task(slow.unsubscribe())
@@ -180,7 +180,7 @@ async def test_a_request_that_a_restarted_server_forgot_is_repeated(tmp_path: Pa
             assert [message.data for message in got] == [b"0"]
 
 
-async def test_nothing_is_asked_for_while_the_server_is_away(tmp_path: Path) -> None:
+async def test_no_pull_request_is_sent_while_the_server_is_away(tmp_path: Path) -> None:
     async with run_nats(tmp_path, CONFIG) as server:
         await provision(server.url, "provisioner", PASSWORDS["provisioner"])
         bus = Bus(server.url, server.port, PASSWORDS)
@@ -208,9 +208,9 @@ async def test_nothing_is_asked_for_while_the_server_is_away(tmp_path: Path) -> 
             assert len(got) <= 3
 
 
-async def test_an_empty_message_from_outside_loses_none_that_follow(lone: Bus) -> None:
+async def test_an_empty_message_from_outside_loses_none_that_follow(lone_bus: Bus) -> None:
     subject = subjects.of(SubmitTask.TYPE, MINE)
-    async with await lone.client("router") as router, await lone.client("publisher") as publisher:
+    async with await lone_bus.client("router") as router, await lone_bus.client("publisher") as publisher:
         pull = await StandingPullContext(router, lambda: 50).pull_subscribe(
             subject, stream=subjects.INTAKE, durable="router"
         )

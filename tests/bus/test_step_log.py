@@ -43,7 +43,7 @@ def test_every_message_is_an_event_of_its_name_without_its_texts(type_: str) -> 
     assert SECRET not in json.dumps(fields)
 
 
-def test_what_lineage_decides_about_an_incident_is_its_event() -> None:
+def test_a_decision_of_lineage_about_an_incident_is_logged_as_its_event() -> None:
     decided = {"agent": "lineage", "decision_type": "incident", "decision": "opened", "reasoning": SECRET}
     message = Outgoing(type="counterpoint.decision.made.v1", data=decided)
     ((event, fields),) = effects(Commit(messages=(message,)))
@@ -61,7 +61,7 @@ def test_a_timer_and_a_step_that_only_writes_have_their_events() -> None:
     assert list(effects(Commit(writes=writes))) == [("records.written", {"stores": {"runs": 2, "jobs": 1}})]
 
 
-def test_only_what_was_done_is_logged_and_with_what_it_came_from() -> None:
+def test_only_applied_commits_are_logged_with_their_message_id() -> None:
     commit = Commit(messages=(outgoing("counterpoint.task.routed.v1"),))
     with capture_logs() as events:
         log_effects(ORIGIN, commit, CommitReply(status="done"))

@@ -203,7 +203,7 @@ async def _nothing(message: TaskWorked, memory: Memory) -> Commit:
     return Commit()
 
 
-async def test_what_outsiders_send_is_shown_to_nobody(house: SmallHouse) -> None:
+async def test_intake_messages_are_not_shown_live(house: SmallHouse) -> None:
     service, place, passing = house.service("router"), project(), list[str]()
 
     @service.on(SubmitTask)
@@ -222,7 +222,7 @@ async def test_what_outsiders_send_is_shown_to_nobody(house: SmallHouse) -> None
     assert not [subject for subject in passing if "intake" in subject or "dead" in subject]
 
 
-def test_a_commit_never_asks_what_else_is_unpublished() -> None:
+def test_a_commit_does_not_scan_pending_messages() -> None:
     """It slows commits fourfold while the bus is away. The log and `pending` are written, and read by nobody there."""
     functions = files("counterpoint.memory.record").joinpath("migrations/functions.sql").read_text()
     commit = functions[functions.index("FUNCTION commit_steps") :]

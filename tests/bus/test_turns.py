@@ -23,7 +23,7 @@ ALL = sum(WEIGHTS.values())
     first=st.lists(st.tuples(PRIORITIES, st.integers(0, 120)), min_size=1, max_size=40),
     later=st.lists(st.lists(st.tuples(PRIORITIES, st.integers(0, 120)), max_size=4), max_size=200),
 )
-def test_nobody_waits_for_more_than_a_bounded_number_of_turns(
+def test_every_wait_has_a_bounded_number_of_turns(
     first: Sequence[tuple[str, int]], later: Sequence[Sequence[tuple[str, int]]]
 ) -> None:
     """The number of turns before a waiter depends only on the earlier-due waiters of its priority, whatever arrives
@@ -56,7 +56,7 @@ def test_nobody_waits_for_more_than_a_bounded_number_of_turns(
         assert order.index(n) <= 2 * (ahead + 1) * (ALL // WEIGHTS[priority] + 1)
 
 
-def test_one_that_arrives_an_hour_later_overtakes_nobody_of_its_priority() -> None:
+def test_a_waiter_of_a_later_hour_overtakes_none_of_its_priority() -> None:
     late = NOW + HORIZON + timedelta(seconds=1)
     early, other = urgency_of_task("low", None, NOW), urgency_of_task("low", late + timedelta(seconds=1), late)
     assert early.due < other.due

@@ -8,7 +8,7 @@ from typing import Any
 
 from chaos.house import AWAITS
 from chaos.load import Job
-from chaos.outside import Follower, LogReader, Outside, key_of
+from chaos.outside import Follower, LogReader, OutsideSystem, key_of
 
 _DECISION = "counterpoint.decision.made.v1"
 
@@ -39,7 +39,7 @@ class Result:
 
 
 async def count(
-    result: Result, outside: Outside, jobs: Sequence[Job], decisions: Follower, followers: Sequence[Follower]
+    result: Result, outside: OutsideSystem, jobs: Sequence[Job], decisions: Follower, followers: Sequence[Follower]
 ) -> None:
     """Fill in the result once the load has come to its end; `decisions` and `followers` have read all the while."""
     await _lists(result, outside, jobs)
@@ -92,7 +92,7 @@ async def count(
             result.lost.append(f"{follower.path}: the resumed stream showed {len(follower.ids)} of {len(expected)}")
 
 
-async def _lists(result: Result, outside: Outside, jobs: Sequence[Job]) -> None:
+async def _lists(result: Result, outside: OutsideSystem, jobs: Sequence[Job]) -> None:
     listed = {task["task_id"]: task for task in await _all(outside, "/v1/tasks")}
     result.lost += [f"{job.task_id}: in no list" for job in jobs if job.task_id not in listed]
     attempts: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
@@ -111,7 +111,7 @@ async def _lists(result: Result, outside: Outside, jobs: Sequence[Job]) -> None:
     result.verified, result.leaves = report["ok"], report["leaves"]
 
 
-async def _all(outside: Outside, path: str) -> list[dict[str, Any]]:
+async def _all(outside: OutsideSystem, path: str) -> list[dict[str, Any]]:
     items, cursor = [], None
     while True:
         params = {"limit": 200} | ({"cursor": cursor} if cursor else {})

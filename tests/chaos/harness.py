@@ -27,7 +27,7 @@ from chaos.counts import Result, count, table
 from chaos.faults import NUDGES, House, kills_of
 from chaos.house import AWAITS
 from chaos.load import Job, jobs_of
-from chaos.outside import Follower, Outside
+from chaos.outside import Follower, OutsideSystem
 
 KNOWLEDGE = Path(__file__).parents[2] / "examples" / "knowledge"
 IN_PARALLEL = 12
@@ -41,7 +41,7 @@ class Run:
     """One seed."""
 
     def __init__(
-        self, house: House, outside: Outside, seed: int, tasks: int, kills: int, say: Callable[[str], None]
+        self, house: House, outside: OutsideSystem, seed: int, tasks: int, kills: int, say: Callable[[str], None]
     ) -> None:
         self._say = say
         self._house = house
@@ -192,7 +192,7 @@ async def run(
     """One seed on a stack of its own in `folder`; `say` is told how far it has come."""
     house = House(folder)
     await house.start()
-    outside = Outside(house.endpoints(), f"chaos-{seed}")
+    outside = OutsideSystem(house.endpoints(), f"chaos-{seed}")
     try:
         await outside.open()
         return await Run(house, outside, seed, tasks, kills, say).run()

@@ -15,7 +15,7 @@ from counterpoint.local.endpoints import Endpoints
 from counterpoint.proto import subjects
 
 
-class Outside:
+class OutsideSystem:
     """Another system with HTTP, a publisher's and an observer's login. It repeats a request until it is answered."""
 
     def __init__(self, told: Endpoints, project: str) -> None:
@@ -136,7 +136,7 @@ def key_of(message_type: str, body: dict[str, Any]) -> tuple[str, str, Any]:
 class Follower:
     """A stream that is read through every break: it resumes after the last event that was seen."""
 
-    def __init__(self, outside: Outside, path: str) -> None:
+    def __init__(self, outside: OutsideSystem, path: str) -> None:
         self._outside = outside
         self.path = path
         self.ids: list[str] = []
@@ -191,7 +191,7 @@ class Follower:
 class LogReader(Follower):
     """All that the log holds of a task."""
 
-    def __init__(self, outside: Outside, path: str) -> None:
+    def __init__(self, outside: OutsideSystem, path: str) -> None:
         super().__init__(outside, path)
         self.events: list[dict[str, Any]] = []
 

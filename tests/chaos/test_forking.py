@@ -101,7 +101,7 @@ async def test_without_its_template_a_module_is_started_without_a_fork(template:
         assert [line["event"] for line in logs] == ["fork.failed"]
 
 
-async def test_a_fork_that_nobody_waits_for_does_not_begin(template: Template, tmp_path: Path) -> None:
+async def test_a_cancelled_fork_does_not_start(template: Template, tmp_path: Path) -> None:
     os.kill(template.pid, signal.SIGSTOP)
     forking = asyncio.create_task(spawn(program(template, tmp_path / "log")))
     await asyncio.sleep(0)

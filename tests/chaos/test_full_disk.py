@@ -25,7 +25,7 @@ from counterpoint.proto.errors import Away
 RESERVE = 1000
 
 
-def test_nothing_is_written_below_the_reserve_until_half_as_much_again_is_free(
+def test_writes_stop_below_the_reserve_until_half_as_much_again_is_free(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     free = iter((1000, 999, 1000, 1499, 1500, 1000))

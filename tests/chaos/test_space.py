@@ -28,7 +28,7 @@ GIB = 1024 * MIB
         (900 * GIB, 64 * MIB, 64 * MIB),
     ],
 )
-def test_the_streams_get_a_share_of_the_disk_or_what_is_said(free: int, given: int | None, streams: int) -> None:
+def test_the_streams_get_a_share_of_the_disk_or_the_given_size(free: int, given: int | None, streams: int) -> None:
     assert streams_bytes(free, given) == streams
 
 
@@ -47,7 +47,7 @@ async def test_a_stack_without_room_says_what_it_needs_before_anything_starts(
     assert reserve_streams(tmp_path, None) == 512 * MIB
 
 
-def test_what_the_streams_hold_already_is_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_that_the_streams_hold_counts_as_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nats").mkdir()
     (tmp_path / "nats" / "1.blk").write_bytes(b"0" * 8 * MIB)
     _disk(monkeypatch, RECORD_BYTES)

@@ -214,7 +214,7 @@ def test_keys_of_providers_are_the_managers_alone_and_only_where_it_has_a_use_fo
     assert env["manager"]["COUNTERPOINT_GATEWAY_PORT"] == "6"
 
 
-async def test_whatever_is_killed_comes_back_and_the_endpoints_say_so(tmp_path: Path) -> None:
+async def test_every_killed_process_is_restarted_and_the_endpoints_are_updated(tmp_path: Path) -> None:
     async with started(stack_of(tmp_path)) as stack:
         before = stack.endpoints
         names = (*before.engines, *before.services)

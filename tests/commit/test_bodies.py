@@ -40,7 +40,7 @@ def test_every_store_has_a_model_or_a_reason_to_have_none() -> None:
 
 
 @pytest.mark.parametrize(("store", "field"), DEMANDED)
-def test_what_a_model_demands_is_named_when_it_is_not_there(store: str, field: str) -> None:
+def test_a_missing_or_wrong_field_is_named(store: str, field: str) -> None:
     body = rest(store, "r-1", "orders")
     assert body_problems(store, body, 1) == ()
     for wrong in ({key: value for key, value in body.items() if key != field}, body | {field: {"no": ["such"]}}):
@@ -87,7 +87,7 @@ def item(record_id: str, **changes: Any) -> Item:
     return Item(store="attempts", id=record_id, project="orders", version=3, body=body, **stamps)
 
 
-def test_of_several_records_the_one_that_cannot_be_read_is_left_out_and_counted() -> None:
+def test_an_unreadable_record_is_left_out_and_counted() -> None:
     before = UNREADABLE.labels("attempts")._value.get()
     items = [item("a-1"), item("a-2", tried=["no", "text"]), item("a-3")]
     assert [body.attempt_id for body in records(items, Attempt)] == ["a-1", "a-3"]

@@ -37,7 +37,7 @@ async def test_no_obstacle_is_an_error_in_the_log_of_the_server(house: House, pr
     assert "ERROR" not in log.read_text()[before:]
 
 
-async def test_one_at_fault_leaves_the_others_of_its_transaction_applied(house: House, project: str) -> None:
+async def test_a_refused_commit_leaves_the_others_of_its_transaction_applied(house: House, project: str) -> None:
     """A group that meets an obstacle has no effect as a whole and is applied in halves."""
     await house.apply("router", house.standing(project), writes=(submission("taken"),))
     replies = await asyncio.gather(

@@ -81,9 +81,7 @@ class TestTaskOrder:
         await house.apply("developer", developer, messages=(Outgoing(type=WORKED, data={"task_id": "t-1"}),))
 
     @pytest.mark.parametrize("state", STATES)
-    async def test_an_ended_task_takes_nothing_but_what_logs_a_late_event(
-        self, house: House, project: str, state: str
-    ) -> None:
+    async def test_an_ended_task_accepts_only_late_events(self, house: House, project: str, state: str) -> None:
         unversioned = Outgoing(
             type=DUE, data={}, task_id="t-1", due_at=datetime.now(UTC) + timedelta(days=1), timer="t"
         )
@@ -99,7 +97,7 @@ class TestTaskOrder:
         replaced = Write(store="tasks", id="t-1", body=task_body("t-1", state, outcome="reported"), expect=1)
         await house.apply("manager", origin, writes=(replaced,), messages=(late,))
 
-    async def test_who_worked_on_an_ended_task_only_leaves_a_trace(self, house: House, project: str) -> None:
+    async def test_work_on_an_ended_task_leaves_only_a_trace(self, house: House, project: str) -> None:
         developer = house.delivery(await house.delegated(project, "t-1"))
         assert (await house.answer("developer", developer, Get(store="tasks", id="t-1"))).items
         cancelled = Write(store="tasks", id="t-1", body=task_body("t-1", "cancelled"), expect=1)

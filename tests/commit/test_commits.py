@@ -100,9 +100,7 @@ class TestAnnouncements:
         logged = [sent.row.audience for sent in house.sent.values() if sent.row.type == CHANGED]
         return logged, [json.loads(row.body) for row in house.announced]
 
-    async def test_what_no_service_acts_on_is_live_and_neither_logged_nor_accounted_for(
-        self, house: House, project: str
-    ) -> None:
+    async def test_an_announcement_without_a_consumer_is_live_and_not_logged(self, house: House, project: str) -> None:
         logged, live = self.changed(house)
         reply = await house.apply("router", house.standing(project), writes=(submission("s", n=1),))
         assert reply.message_ids == ()
@@ -189,7 +187,7 @@ class TestConflicts:
         [{"id": "x", "expect": 2**40}, {"id": "x", "body": {"task_id": 5}}, {"id": "x\0"}],
         ids=["a version out of range", "a task that is a number", "a NUL in an id"],
     )
-    async def test_what_the_database_cannot_take_harms_nobody_else(
+    async def test_a_body_that_the_database_rejects_harms_no_other_commit(
         self, house: House, project: str, poison: dict[str, Any]
     ) -> None:
         bad = Write(**{"store": "submissions", "body": {}, **poison})
@@ -206,7 +204,7 @@ class TestConflicts:
         ],
         ids=["a NUL in an id", "a version out of range", "an id too long for the index"],
     )
-    async def test_what_the_database_can_never_take_is_refused_for_good(
+    async def test_a_body_that_the_database_rejects_is_a_permanent_refusal(
         self, house: House, project: str, poison: dict[str, Any]
     ) -> None:
         bad = Write(**{"store": "submissions", "body": {}, **poison})

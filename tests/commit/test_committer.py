@@ -8,7 +8,7 @@ from query.test_answer_cache import version_of
 from counterpoint.memory.commit.committer import BATCH
 
 
-async def test_a_commit_behind_the_backlog_of_another_project_is_in_the_next_transaction_but_one(
+async def test_a_commit_behind_the_backlog_of_another_project_is_in_the_second_transaction(
     house: House, project: str
 ) -> None:
     done: list[str] = []

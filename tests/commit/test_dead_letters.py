@@ -62,11 +62,11 @@ async def buried(house: House, project: str, data: bytes) -> dict[str, Any]:
         b'"\\\\u0000"',
     ],
 )
-async def test_whatever_a_message_holds_it_is_buried(house: House, project: str, data: bytes) -> None:
+async def test_any_message_becomes_a_dead_letter(house: House, project: str, data: bytes) -> None:
     assert (await buried(house, project, data))["body"]
 
 
-async def test_what_cannot_be_buried_whole_is_buried_without_its_body(
+async def test_a_dead_letter_that_cannot_be_built_is_kept_without_its_body(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unforeseen(subject: str, headers: Any, data: bytes, error: Permanent) -> DeadLetter:

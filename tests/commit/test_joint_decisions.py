@@ -128,7 +128,7 @@ async def test_a_joint_decision_is_read_as_a_record(house: House, project: str) 
 
 
 @pytest.mark.parametrize("which", ["actions", "decisions"])
-async def test_one_that_is_taken_back_leaves_the_other(house: House, project: str, which: str) -> None:
+async def test_a_take_back_of_one_half_leaves_the_other(house: House, project: str, which: str) -> None:
     action, made = await decided(house, project)
     ids = {"actions": action.id, "decisions": made.data["decision_id"]}
     bodies = {"actions": action.body, "decisions": made.data}

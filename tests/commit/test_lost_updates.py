@@ -65,7 +65,7 @@ async def test_sixteen_agents_lose_no_update(house: House, project: str, updates
     assert len({tuple(row) for row in versions}) == AGENTS * updates
 
 
-async def test_of_a_hundred_concurrent_updates_of_one_version_one_is_made(house: House, project: str) -> None:
+async def test_one_of_a_hundred_concurrent_updates_of_a_version_succeeds(house: House, project: str) -> None:
     """Elsewhere 54 to 66 of 100 were lost, and each was told that it was made."""
     made = Write(store="submissions", id="s", body={"by": "first"})
     await house.apply("router", house.standing(project), writes=(made,))

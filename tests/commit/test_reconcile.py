@@ -71,7 +71,7 @@ async def timed(house: House, project: str) -> str:
     return (await house.apply("manager", manager, writes=(write,), messages=(timer,))).message_ids[0]
 
 
-async def test_what_was_sent_before_the_streams_were_made_is_looked_at_once_and_again_in_their_next_life(
+async def test_messages_older_than_the_streams_are_checked_once_per_life_of_the_streams(
     house: House, project: str
 ) -> None:
     bus = Bus(datetime.now(UTC) - HOUR)
@@ -106,7 +106,7 @@ async def test_a_timer_counts_from_when_it_was_due_however_long_ago_it_was_set(h
     assert await pending_types(house, project) == {DUE}
 
 
-async def test_what_was_cancelled_is_remembered_as_long_as_its_timer(house: House, project: str) -> None:
+async def test_a_cancellation_is_kept_as_long_as_its_timer(house: House, project: str) -> None:
     timer = await timed(house, project)
     await house.apply("manager", house.delivery(await house.reported(project, "t-1")), cancel_timers=("one",))
     async with house.superuser() as connection:

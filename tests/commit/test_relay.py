@@ -43,7 +43,7 @@ def message(subject: str, *, live: bool) -> LoggedMessage:
     return LoggedMessage(row, "orders", "developer", new_id(), 1, None, Provenance())
 
 
-async def test_work_goes_first_then_the_reply_then_what_is_live() -> None:
+async def test_messages_for_services_are_sent_before_the_reply_and_live_copies_after() -> None:
     bus, ring = Bus(), Keyring((SigningKey.generate(1),))
     given: Any = (None, bus, policy(), ring, OriginCache(10))
     relay = Relay(*given, sweep_age_s=2, capability_life_s=60)

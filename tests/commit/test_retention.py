@@ -33,9 +33,7 @@ async def routed(house: House, project: str, *tasks: str) -> list[int]:
     return [house.sent[await house.routed(project, task)].seq for task in tasks]
 
 
-async def test_a_reader_before_what_was_forgotten_has_a_gap_and_one_behind_it_has_none(
-    house: House, project: str
-) -> None:
+async def test_a_reader_before_the_retained_log_has_a_gap_and_later_ones_have_none(house: House, project: str) -> None:
     # A record beside a message takes a place in the project too.
     await house.delegated(project, "t-0")
     first, second, third = await routed(house, project, "t-1", "t-2", "t-3")
@@ -50,7 +48,7 @@ async def test_a_reader_before_what_was_forgotten_has_a_gap_and_one_behind_it_ha
     assert await log_page(house, project, second) == (True, [fourth], fourth)
 
 
-async def test_what_was_forgotten_stays_so_and_is_each_projects_own(house: House, project: str) -> None:
+async def test_the_start_of_a_log_never_moves_back_and_is_per_project(house: House, project: str) -> None:
     other = f"{project}-b"
     first, second = await routed(house, project, "t-1", "t-2")
     await routed(house, other, "t-1", "t-2")
@@ -60,9 +58,7 @@ async def test_what_was_forgotten_stays_so_and_is_each_projects_own(house: House
     assert (await log_page(house, other, 0))[0] is False
 
 
-async def test_who_was_shown_all_goes_on_at_the_end_of_the_log_whatever_else_is_in_it(
-    house: House, project: str
-) -> None:
+async def test_a_reader_at_the_end_of_the_log_has_no_gap_after_retention(house: House, project: str) -> None:
     first, second = await routed(house, project, "t-1", "t-2")
     assert await log_page(house, project, 0, limit=1) == (False, [first], first)
     await house.apply("router", house.standing(project), messages=(decision("router", project=project),))
@@ -74,9 +70,7 @@ async def test_who_was_shown_all_goes_on_at_the_end_of_the_log_whatever_else_is_
     assert await log_page(house, project, end) == (False, [], end)
 
 
-async def test_an_upload_that_never_became_whole_is_forgotten_for_nobody_has_looked_through_it(
-    house: House, project: str
-) -> None:
+async def test_incomplete_uploads_are_deleted_by_retention(house: House, project: str) -> None:
     async def parts() -> int:
         async with house.superuser() as connection:
             return int(await connection.fetchval("SELECT count(*) FROM blob_parts WHERE project = $1", project))

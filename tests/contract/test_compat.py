@@ -124,7 +124,7 @@ ADDITIONS = {
 
 
 @pytest.mark.parametrize("path", ADDITIONS)
-def test_what_takes_more_from_other_systems_passes(path: str) -> None:
+def test_accepting_more_input_is_compatible(path: str) -> None:
     assert breaks_of(BASE, changed(path, ADDITIONS[path])) == []
 
 
@@ -132,7 +132,7 @@ def test_a_new_type_passes() -> None:
     assert compat.breaks({}, {TYPE: BASE}) == ()
 
 
-def test_what_readers_rely_on_stays() -> None:
+def test_loosening_an_emitted_field_is_a_break() -> None:
     assert breaks_of(EMITTED, changed("required", ["kind"], EMITTED)) == ["text: the field may now be absent"]
     wider = changed("properties/names", {"anyOf": [BASE["properties"]["names"], {"type": "string"}]}, EMITTED)
     assert breaks_of(EMITTED, wider) == ["names: readers may now receive string"]
@@ -153,7 +153,7 @@ def test_the_command_names_each_break_and_fails(tmp_path: Path, capsys: pytest.C
     assert capsys.readouterr().out == f"{TYPE}: text: the field was removed\n"
 
 
-def test_the_last_commit_is_what_a_work_tree_is_compared_with(tmp_path: Path) -> None:
+def test_a_work_tree_is_compared_with_the_last_commit(tmp_path: Path) -> None:
     folder = tmp_path / "schemas"
     folder.mkdir()
     _git(tmp_path, "init", "--quiet")
@@ -167,14 +167,14 @@ def test_the_last_commit_is_what_a_work_tree_is_compared_with(tmp_path: Path) ->
     assert [one.field for one in compat.breaks(committed, compat.read(folder))] == ["text"]
 
 
-def test_not_being_able_to_look_is_not_finding_nothing(tmp_path: Path) -> None:
+def test_unreadable_schemas_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError):
         compat.committed(tmp_path)
     with pytest.raises(FileNotFoundError):
         compat.read(tmp_path / "missing")
 
 
-def test_the_committed_schemas_break_nobody_since_the_last_commit() -> None:
+def test_schemas_are_compatible_with_the_last_commit() -> None:
     folder = generate.FOLDER / "schemas"
     if not (generate.FOLDER.parent / ".git").exists():
         pytest.skip("no git repository")

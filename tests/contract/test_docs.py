@@ -127,7 +127,7 @@ def test_every_block_is_run_or_says_that_it_is_not(page: Path) -> None:
 
 
 @pages
-def test_every_command_in_a_block_is_one(page: Path) -> None:
+def test_every_command_in_a_block_exists(page: Path) -> None:
     text = page.read_text()
     for words in (*commands(text, run=True), *commands(text, run=False)):
         if words[0] in PROGRAMS:
@@ -140,7 +140,7 @@ def test_every_command_in_a_block_is_one(page: Path) -> None:
 
 
 @pages
-def test_every_command_in_the_prose_is_one(page: Path) -> None:
+def test_every_command_in_the_prose_exists(page: Path) -> None:
     for words in mentions(page.read_text()):
         if words[1:] == ("--help",):
             continue
@@ -164,7 +164,7 @@ def transport_of(text: str) -> str:
     return value
 
 
-def test_the_transport_for_airflow_is_one() -> None:
+def test_the_transport_for_airflow_is_valid() -> None:
     value = transport_of(README)
     transport = json.loads(value)
     assert transport["type"] == "http"

@@ -72,7 +72,7 @@ def test_every_documented_setting_is_passed_to_its_service_and_no_other_is(servi
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_what_the_supervisor_decides_is_set_and_no_variable_replaces_it(service: ServiceName) -> None:
+def test_settings_of_the_supervisor_cannot_be_overridden(service: ServiceName) -> None:
     everything = {name: f"given-{name}" for name, _ in ROWS}
     decided = environment(service, _wiring(everything))
     for name in DOCUMENTED[service] & (SUPERVISED | LISTENED) - {f"{PREFIX}HEALTH_PORT"}:
@@ -111,7 +111,7 @@ def test_an_option_comes_before_its_variable_and_a_variable_before_the_default()
 
 
 @pytest.mark.parametrize("text", ["x", "-1", "65536", "8484.0", "٣"])
-def test_a_port_that_is_none_is_refused_by_the_name_of_its_variable(text: str) -> None:
+def test_an_invalid_port_is_refused_by_the_name_of_its_variable(text: str) -> None:
     with pytest.raises(Permanent, match="COUNTERPOINT_LINEAGE_PORT"):
         listen_addresses({"COUNTERPOINT_LINEAGE_PORT": text})
 

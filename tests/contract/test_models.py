@@ -41,7 +41,7 @@ def test_a_tiny_cost_is_told_as_a_decimal_string() -> None:
     assert end.model_dump(mode="json")["cost_usd"] == "0.0000001"
 
 
-def test_what_may_be_absent_is_not_required() -> None:
+def test_optional_fields_of_messages_are_not_required() -> None:
     """Absent values are left out of what is sent, so a required field that may be None could not be read again."""
     faults = [
         f"{model.__name__}.{name}"

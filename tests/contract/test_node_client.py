@@ -30,7 +30,9 @@ async def stored(memory: Client, line: dict[str, Any]) -> RawStreamMsg:
 
 
 @pytest.mark.parametrize("mode", ["bare", "binary", "structured"])
-async def test_what_lands_in_the_intake_is_right(node_client: NodeClient, bus: Bus, memory: Client, mode: str) -> None:
+async def test_a_task_of_the_client_lands_in_the_intake(
+    node_client: NodeClient, bus: Bus, memory: Client, mode: str
+) -> None:
     environment = bus.environment("publisher") | {"WAIT_S": "0"}
     code, lines, errors = await finish(await run(node_client.command(mode), environment, TASK))
     assert (code, errors) == (0, "")
@@ -70,7 +72,7 @@ async def test_what_lands_in_the_intake_is_right(node_client: NodeClient, bus: B
     assert isinstance(parse(inbound.type, inbound.body), SubmitTask)
 
 
-async def test_it_prints_what_became_of_its_task_and_of_no_other(
+async def test_the_client_prints_the_end_of_its_own_task_only(
     node_client: NodeClient, bus: Bus, memory: Client
 ) -> None:
     process = await run(node_client.command("binary"), bus.environment("publisher"), TASK | {"task_id": "ours-1"})
@@ -93,7 +95,7 @@ async def test_it_prints_what_became_of_its_task_and_of_no_other(
     assert end["data"]["findings"]["citations"]
 
 
-async def test_it_says_so_when_no_end_comes_in_time(node_client: NodeClient, bus: Bus) -> None:
+async def test_the_client_exits_with_3_when_no_end_comes_in_time(node_client: NodeClient, bus: Bus) -> None:
     environment = bus.environment("publisher") | {"WAIT_S": "0.2"}
     code, lines, _ = await finish(await run(node_client.command("bare"), environment, TASK))
     assert code == 3
@@ -108,7 +110,7 @@ async def test_another_project_is_closed_to_it(node_client: NodeClient, bus: Bus
     assert "ermission" in errors
 
 
-def test_nothing_of_ours_and_no_registry_is_named_in_its_lock() -> None:
+def test_its_lock_names_public_packages_of_one_registry() -> None:
     lock = json.loads((SOURCE / "package-lock.json").read_text())
     names = {name.removeprefix("node_modules/") for name in lock["packages"]} - {""}
     assert not any("counterpoint" in name for name in names)

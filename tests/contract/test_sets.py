@@ -41,7 +41,7 @@ def test_triage_cases_have_the_layout_of_the_readme() -> None:
     assert Counter(case["type"] for case in cases) == _counts(TRIAGE, "## Types")
 
 
-def test_what_decides_a_triage_case_stands_in_its_page() -> None:
+def test_the_deciding_strings_of_a_triage_case_stand_in_its_page() -> None:
     pages = _pages()
     assert len(pages) == 15
     answered = [case for case in _cases(TRIAGE) if case["expect"] != "refuse"]
@@ -75,7 +75,7 @@ def test_recognition_reports_have_the_layout_of_the_readme() -> None:
     assert hard == _counts(RECOGNITION, "## Difficulties")
 
 
-def test_what_is_learned_from_has_the_layout_too_and_none_of_what_it_is_tried_on() -> None:
+def test_training_reports_have_the_layout_and_no_error_of_the_test_set() -> None:
     reports = _cases(TRAINING)
     assert len({report["id"] for report in reports}) == len(reports)
     roles = Counter(report["role"].partition(":")[0] for report in reports)

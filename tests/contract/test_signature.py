@@ -95,7 +95,7 @@ OTHER = [
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
-def test_what_changes_between_occurrences_is_not_part_of_the_signature(one: str, other: str) -> None:
+def test_variable_parts_of_an_error_are_not_in_the_signature(one: str, other: str) -> None:
     assert signature(one) == signature(other)
 
 
@@ -135,7 +135,7 @@ def _result(msg: str = "non-zero return code", rc: int = 2, stderr: str = "", ho
     return RESULT.format(host=host, msg=msg, rc=rc, stderr=stderr)
 
 
-def test_a_result_in_json_is_what_it_says_has_failed() -> None:
+def test_the_signature_of_a_json_result_is_that_of_its_message() -> None:
     denied, timed_out = "over ssh: Permission denied", "over ssh: Connection timed out"
     assert signature(_result(denied)).digest == signature(_result(denied, host="db-1")).digest
     assert signature(_result(denied)).digest != signature(_result(timed_out)).digest

@@ -65,7 +65,7 @@ def test_a_body_of_a_newer_release_is_left_as_it_is() -> None:
     assert trial().upcast("tasks", 4, {"new": 1}) == (4, {"new": 1})
 
 
-def test_a_version_that_never_was_is_refused() -> None:
+def test_an_unknown_version_is_refused() -> None:
     with pytest.raises(Permanent, match="bad_version"):
         trial().upcast("tasks", 0, {})
 

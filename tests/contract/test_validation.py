@@ -49,7 +49,7 @@ def test_numbers_beyond_every_database_are_refused() -> None:
     parse(SUBMIT, GOOD | {"context": {"n": 2**128}})
 
 
-def test_unknown_fields_are_held_to_what_can_be_stored_too() -> None:
+def test_unknown_fields_must_be_storable_too() -> None:
     assert problems(GOOD | {"note": "a\0b"}) == {"note": "must not contain the character U+0000"}
 
 
@@ -125,7 +125,7 @@ def test_a_lineage_event_has_no_unknown_field() -> None:
     assert ignored_fields("counterpoint.lineage.event.v1", {"eventType": "START", "vendor": {"x": 1}}) == ()
 
 
-def test_what_an_open_set_complains_about_is_one_problem_of_its_field() -> None:
+def test_the_problems_of_an_open_set_are_one_problem_of_its_field() -> None:
     made = {"score": 0.5, "band": 3, "terms": {"rag_similarity": 1}}
     found = problems({"confidence": made}, "counterpoint.decision.made.v1")
     assert found["confidence.band"] == "must be 'high', 'medium' or 'low', or must be text"

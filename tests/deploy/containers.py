@@ -70,7 +70,7 @@ def environment(spec: Document, known: Secrets) -> dict[str, str]:
     return given | files
 
 
-class Here:
+class LocalMachine:
     """This machine in place of containers: free ports, folders, the services of others."""
 
     def __init__(self, folder: Path) -> None:
@@ -118,7 +118,7 @@ class Here:
 class ServiceContainer(ManagedProcess):
     """The container of a service, ready by the chart's own probe."""
 
-    def __init__(self, name: str, spec: Document, known: Secrets, here: Here) -> None:
+    def __init__(self, name: str, spec: Document, known: Secrets, here: LocalMachine) -> None:
         super().__init__(name, here.state)
         self._spec, self._known, self._here = spec, known, here
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from deploy.containers import Here, Secrets, ServiceContainer, environment, references, secrets, variables
+from deploy.containers import LocalMachine, Secrets, ServiceContainer, environment, references, secrets, variables
 from deploy.external import other_postgres
 from deploy.helm import CHART, EXAMPLES, documents, pods
 from deploy.test_chart import JOBS, generator
@@ -41,7 +41,7 @@ def credentials() -> Credentials:
 
 
 @pytest.fixture(scope="module")
-def known(credentials: Credentials) -> Secrets:
+def known_secrets(credentials: Credentials) -> Secrets:
     """The Secrets of an installation with every engine."""
     engines = EngineUrls("postgresql://pg:5432", "redis://valkey:6379/0", "http://qdrant:6333", "key")
     made = secrets(credentials, engines)
@@ -61,9 +61,9 @@ def specs(example: str, values: dict[str, Any] | None = None) -> dict[str, dict[
 @pytest.mark.parametrize("example", EXAMPLES)
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_reads_every_variable_that_it_gets(
-    name: str, example: str, known: Secrets, monkeypatch: pytest.MonkeyPatch
+    name: str, example: str, known_secrets: Secrets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = environment(specs(example)[name], known)
+    given = environment(specs(example)[name], known_secrets)
     fields = {f"COUNTERPOINT_{field.upper()}" for field in SETTINGS[name].model_fields}
     providers = yaml.safe_load((CHART / "examples" / f"{example}.yaml").read_text()).get("manager", {})
     keys = set(providers.get("providers", {}).get("keys", ())) if name == "manager" else set()
@@ -76,10 +76,12 @@ def test_a_service_reads_every_variable_that_it_gets(
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_a_job_reads_every_variable_that_it_gets(example: str, known: Secrets, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_reads_every_variable_that_it_gets(
+    example: str, known_secrets: Secrets, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = specs(example, {"settings": {"COUNTERPOINT_LOG_LEVEL": "debug"}})
     for name in set(JOBS) & set(found):
-        given = environment(found[name], known)
+        given = environment(found[name], known_secrets)
         with monkeypatch.context() as patch:
             for variable, value in given.items():
                 patch.setenv(variable, value)
@@ -96,10 +98,12 @@ def test_a_job_reads_every_variable_that_it_gets(example: str, known: Secrets, m
         ("certificate", {"COUNTERPOINT_NATS_CERT": "nats.crt", "COUNTERPOINT_NATS_KEY": "nats.key"}),
     ],
 )
-def test_a_login_by_files_takes_them_from_the_own_secret(login: str, files: dict[str, str], known: Secrets) -> None:
+def test_a_login_by_files_takes_them_from_the_own_secret(
+    login: str, files: dict[str, str], known_secrets: Secrets
+) -> None:
     found = specs("production", {"nats.login": login, "nats.accountId": "A" + "B" * 55})
     for name in (*SERVICES, "provision"):
-        given = variables(found[name]["containers"][0], known)
+        given = variables(found[name]["containers"][0], known_secrets)
         assert {each: given[each] for each in files} == {
             each: f"/etc/counterpoint/secrets/{file}" for each, file in files.items()
         }
@@ -113,7 +117,7 @@ def test_a_login_by_files_takes_them_from_the_own_secret(login: str, files: dict
 
 @pytest.mark.parametrize("name", [*SERVICES, *JOBS])
 def test_a_container_gets_what_the_supervisor_gives(
-    name: ServiceName | JobName, known: Secrets, credentials: Credentials, tmp_path: Path
+    name: ServiceName | JobName, known_secrets: Secrets, credentials: Credentials, tmp_path: Path
 ) -> None:
     wiring = ServiceParameters(
         data_dir=tmp_path,
@@ -132,14 +136,14 @@ def test_a_container_gets_what_the_supervisor_gives(
     if name == "migrate":
         other -= {"COUNTERPOINT_INSTALLATION"}
     wanted = {variable: value for variable, value in supervised(name, wiring).items() if variable not in other | place}
-    given = environment(specs("laptop")[name], known)
+    given = environment(specs("laptop")[name], known_secrets)
     assert given.keys() - place == wanted.keys()
     same = wanted.keys() - {"COUNTERPOINT_DATA_DIR", "COUNTERPOINT_GATEWAY_URL", "COUNTERPOINT_NATS_URL"}
     assert {each: given[each] for each in same} == {each: wanted[each] for each in same}
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_no_container_gets_a_secret_of_another(example: str, known: Secrets) -> None:
+def test_no_container_gets_a_secret_of_another(example: str, known_secrets: Secrets) -> None:
     held = {
         name: {(secret, key) for secret, key, _ in references(spec).values()} for name, spec in specs(example).items()
     }
@@ -159,11 +163,11 @@ def test_keys_of_providers_alone_are_variables(example: str) -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_files_that_variables_name_are_mounted(example: str, known: Secrets) -> None:
+def test_files_that_variables_name_are_mounted(example: str, known_secrets: Secrets) -> None:
     for name, spec in specs(example).items():
         (container,) = spec["containers"]
         mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
-        for variable, value in variables(container, known).items():
+        for variable, value in variables(container, known_secrets).items():
             if MOUNTED.match(value):
                 assert any(Path(value).is_relative_to(mount) for mount in mounts), (name, variable)
 
@@ -190,7 +194,7 @@ def test_the_ca_of_a_server_is_there_for_those_that_connect_to_it() -> None:
 @pytest.mark.slow
 async def test_the_services_run_with_these_environments_on_real_engines(tmp_path: Path) -> None:
     credentials = Credentials.make().with_nats_users(NATS_USERS)
-    here = Here(tmp_path)
+    here = LocalMachine(tmp_path)
     async with AsyncExitStack() as engines:
         postgres = await engines.enter_async_context(other_postgres(tmp_path / "postgres"))
         postgres.run(roles_sql(credentials.postgres))
@@ -219,7 +223,7 @@ async def test_the_services_run_with_these_environments_on_real_engines(tmp_path
         assert list((tmp_path / "data").iterdir())
         # No Qdrant server can be had as a package, so the standby has an embedded one of its own.
         alone = {"counterpoint-memory": dict(known["counterpoint-memory"]) | {"COUNTERPOINT_QDRANT_URL": ""}}
-        standby = ServiceContainer("memory", replicated["memory"], alone, Here(tmp_path / "standby"))
+        standby = ServiceContainer("memory", replicated["memory"], alone, LocalMachine(tmp_path / "standby"))
         engines.push_async_callback(standby.stop)
         await standby.start()
         assert not await http_ok(standby.port, "/readyz"), "only the active process has the lease"

@@ -195,7 +195,7 @@ def test_any_name_of_a_release_gives_legal_names(release: str, fullname: str, pr
 
 
 @pytest.mark.parametrize("release", ["7up", "a.b"])
-def test_a_release_whose_name_is_none_of_a_service_needs_another_one(release: str) -> None:
+def test_a_release_name_that_is_no_legal_service_name_needs_fullname(release: str) -> None:
     done = helm("template", release, CHART, "--values", CHART / "examples" / "laptop.yaml", check=False)
     assert done.returncode != 0
     assert f"fullname: is required, since {release}-counterpoint, from the name of the release" in done.stderr

@@ -144,7 +144,7 @@ def test_only_memory_and_the_jobs_of_its_database_reach_the_databases(services: 
     assert services["postgres"]["networks"] == services["valkey"]["networks"] == ["record"]
 
 
-def test_everything_is_healthy_before_what_needs_it(services: dict[str, Any]) -> None:
+def test_services_start_after_their_dependencies_are_healthy(services: dict[str, Any]) -> None:
     needs = {name: {on: how["condition"] for on, how in services[name].get("depends_on", {}).items()}
              for name in (*JOBS, *SERVICES)}  # fmt: skip
     healthy, done = "service_healthy", "service_completed_successfully"
@@ -160,7 +160,7 @@ def test_everything_is_healthy_before_what_needs_it(services: dict[str, Any]) ->
         assert services[name]["healthcheck"] == {"disable": True}
 
 
-def test_what_memory_keeps_is_in_a_volume_that_its_user_may_write(services: dict[str, Any]) -> None:
+def test_data_of_memory_is_in_volumes_that_its_user_may_write(services: dict[str, Any]) -> None:
     environment = services["memory"]["environment"]
     folders = {"memory": environment["COUNTERPOINT_DATA_DIR"], "audit": environment["COUNTERPOINT_AUDIT_DIR"]}
     assert services["memory"]["volumes"] == [f"{name}:{folder}" for name, folder in folders.items()]
@@ -241,7 +241,7 @@ def _here(text: str, places: Mapping[str, str]) -> str:
 
 
 @pytest.fixture
-def stopped() -> Iterator[list["subprocess.Popen[bytes]"]]:
+def processes() -> Iterator[list["subprocess.Popen[bytes]"]]:
     """Processes that end with the test."""
     started: list[subprocess.Popen[bytes]] = []
     yield started
@@ -257,7 +257,7 @@ def _start(name: str, env: Mapping[str, str]) -> "subprocess.Popen[bytes]":
 
 @pytest.mark.slow
 async def test_the_house_starts_with_the_environments_and_secrets_of_the_file(
-    services: dict[str, Any], folder: Path, tmp_path: Path, stopped: list["subprocess.Popen[bytes]"]
+    services: dict[str, Any], folder: Path, tmp_path: Path, processes: list["subprocess.Popen[bytes]"]
 ) -> None:
     credentials = load_credentials(folder / "secrets.json", NATS_USERS)
     configuration = (folder / "nats.conf").read_text()
@@ -284,14 +284,14 @@ async def test_the_house_starts_with_the_environments_and_secrets_of_the_file(
             env = process(services[name], folder, tmp_path / name, places)
             env |= {variable: str(ports[server]) for variable, server in own.items() if variable in env}
             env["COUNTERPOINT_HEALTH_PORT"] = str(ports[name])
-            stopped.append(_start(name, env))
+            processes.append(_start(name, env))
         for name in SERVICES:
             await eventually(lambda name=name: http_ok(ports[name], "/readyz"), name, 120)
         headers = {"Authorization": f"Bearer {credentials.admin_token}", "Prefer": "wait=30"}
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports['http']}", headers=headers, timeout=60) as http:
             asked = await http.post("/v1/tasks", json={"kind": "question", "description": "Which resolvers?"})
             assert asked.json()["waiting_for"] == "documents", asked.text
-        for each in stopped:
+        for each in processes:
             each.terminate()
-        for each in stopped:
+        for each in processes:
             await asyncio.to_thread(each.wait, 30)

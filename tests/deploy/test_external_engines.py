@@ -147,7 +147,7 @@ async def test_the_database_of_another_house_is_refused(
     assert postgres.run("SELECT rolpassword FROM pg_authid WHERE rolname = 'counterpoint_memory'") == before
 
 
-async def test_a_login_that_is_no_superuser_is_refused(
+async def test_a_login_without_superuser_is_refused(
     postgres: OtherPostgres, configure: Configure, tmp_path: Path
 ) -> None:
     configure("COUNTERPOINT_POSTGRES_URL", ADMINISTRATOR.format(port=postgres.port))
@@ -166,7 +166,7 @@ async def test_an_account_without_jetstream_is_refused(
     assert "jetstream: enabled" in problems["nats jetstream"]
 
 
-async def test_streams_of_somebody_else_and_small_limits_are_refused(
+async def test_foreign_streams_and_small_limits_are_refused(
     credentials: Credentials, configure: Configure, tmp_path: Path
 ) -> None:
     login = {"user": "provisioner", "password": credentials.nats["provisioner"]}
@@ -195,7 +195,7 @@ async def test_wrong_logins_and_absent_servers_are_refused_together(configure: C
     assert "COUNTERPOINT_QDRANT_URL" in problems["qdrant"]
 
 
-async def test_what_contains_passwords_is_written_for_its_owner_alone(tmp_path: Path) -> None:
+async def test_files_with_passwords_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     for group, name, word in (("sql", "roles", "ALTER ROLE"), ("nats", "accounts", "HOUSE")):
         file = tmp_path / name
         written = await run(group, name, "--output", file, "--data-dir", tmp_path / "data")

@@ -53,7 +53,7 @@ def credentials() -> Credentials:
 
 
 @pytest.fixture(scope="module")
-def printed(credentials: Credentials) -> list[dict[str, Any]]:
+def secret_items(credentials: Credentials) -> list[dict[str, Any]]:
     """The Secrets of an installation with every engine."""
     engines = EngineUrls("postgresql://pg:5432", "redis://valkey:6379/0", "http://qdrant:6333", "key")
     made = secret_list(credentials, engines, policy_authorization(credentials.nats), "counterpoint", "house")
@@ -84,16 +84,16 @@ def references(part: Any) -> set[tuple[str, str | None]]:
     return found
 
 
-def test_every_secret_is_legal_and_named_once(printed: list[dict[str, Any]]) -> None:
-    assert [problem for each in printed for problem in problems(each)] == []
-    names = [each["metadata"]["name"] for each in printed]
+def test_every_secret_is_legal_and_named_once(secret_items: list[dict[str, Any]]) -> None:
+    assert [problem for each in secret_items for problem in problems(each)] == []
+    names = [each["metadata"]["name"] for each in secret_items]
     assert len(set(names)) == len(names)
-    assert {each["metadata"]["namespace"] for each in printed} == {"house"}
+    assert {each["metadata"]["namespace"] for each in secret_items} == {"house"}
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.iterdir()))
-def test_engines_refer_to_secrets_that_are_printed(name: str, printed: list[dict[str, Any]]) -> None:
-    known = {each["metadata"]["name"]: each for each in printed}
+def test_engines_refer_to_secrets_that_are_printed(name: str, secret_items: list[dict[str, Any]]) -> None:
+    known = {each["metadata"]["name"]: each for each in secret_items}
     found = references(values(name))
     assert found
     for secret, key in found:
@@ -102,18 +102,18 @@ def test_engines_refer_to_secrets_that_are_printed(name: str, printed: list[dict
 
 
 @pytest.mark.parametrize("example", ["laptop", "airgapped"])
-def test_the_chart_refers_to_secrets_that_are_printed(example: str, printed: list[dict[str, Any]]) -> None:
-    known = {each["metadata"]["name"]: each["stringData"] for each in printed}
+def test_the_chart_refers_to_secrets_that_are_printed(example: str, secret_items: list[dict[str, Any]]) -> None:
+    known = {each["metadata"]["name"]: each["stringData"] for each in secret_items}
     assert example in EXAMPLES
     for template in pods(documents(example)).values():
         for secret, key, optional in secrets_of(template["spec"]).values():
             assert optional or key in known[secret]
 
 
-def test_postgres_is_a_legal_cluster_with_the_roles_of_the_secrets(printed: list[dict[str, Any]]) -> None:
+def test_postgres_is_a_legal_cluster_with_the_roles_of_the_secrets(secret_items: list[dict[str, Any]]) -> None:
     cluster = values("postgres.yaml")
     assert problems(cluster) == []
-    logins = {each["metadata"]["name"]: each["stringData"].get("username") for each in printed}
+    logins = {each["metadata"]["name"]: each["stringData"].get("username") for each in secret_items}
     initdb, roles = cluster["spec"]["bootstrap"]["initdb"], cluster["spec"]["managed"]["roles"]
     assert logins[initdb["secret"]["name"]] == initdb["owner"] == "counterpoint_owner"
     assert {role["name"]: logins[role["passwordSecret"]["name"]] for role in roles} == {
@@ -154,9 +154,11 @@ async def test_its_database_is_that_of_the_printed_sql(credentials: Credentials,
 
 
 async def test_a_nats_server_takes_the_accounts_of_the_secret(
-    printed: list[dict[str, Any]], credentials: Credentials, tmp_path: Path
+    secret_items: list[dict[str, Any]], credentials: Credentials, tmp_path: Path
 ) -> None:
-    (secret,) = (each["stringData"] for each in printed if each["metadata"]["name"] == "counterpoint-nats-accounts")
+    (secret,) = (
+        each["stringData"] for each in secret_items if each["metadata"]["name"] == "counterpoint-nats-accounts"
+    )
     merged = values("nats.values.yaml")
     config = merged["config"]
     (mount,) = merged["container"]["merge"]["volumeMounts"]
@@ -169,7 +171,7 @@ async def test_a_nats_server_takes_the_accounts_of_the_secret(
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
+def run_command(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
     """Run the command with these variables alone."""
     for name in [each for each in os.environ if each.startswith("COUNTERPOINT_")]:
         monkeypatch.delenv(name)
@@ -182,12 +184,14 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
     local_settings.cache_clear()
 
 
-def test_the_command_prints_them_or_writes_them_for_its_user_alone(told: Callable[..., Result], tmp_path: Path) -> None:
+def test_the_command_prints_them_or_writes_them_for_its_user_alone(
+    run_command: Callable[..., Result], tmp_path: Path
+) -> None:
     env = {"COUNTERPOINT_POSTGRES_URL": "postgresql://pg:5432?sslmode=require"}
     env["COUNTERPOINT_VALKEY_URL"] = "redis://:own@valkey:6379/0"
     data = ("--data-dir", tmp_path / "data")
-    first = told(*data, **env)
-    again = told("--fullname", "house", *data, "--output", tmp_path / "secrets.json", **env)
+    first = run_command(*data, **env)
+    again = run_command("--fullname", "house", *data, "--output", tmp_path / "secrets.json", **env)
     assert (first.exit_code, again.exit_code) == (0, 0), first.output + again.output
     assert (tmp_path / "secrets.json").stat().st_mode & 0o777 == 0o600
     printed, written = json.loads(first.stdout)["items"], json.loads((tmp_path / "secrets.json").read_text())["items"]
@@ -200,17 +204,17 @@ def test_the_command_prints_them_or_writes_them_for_its_user_alone(told: Callabl
     assert "COUNTERPOINT_QDRANT_URL" not in memory
 
 
-def test_credentials_files_take_the_place_of_passwords(told: Callable[..., Result], tmp_path: Path) -> None:
+def test_credentials_files_take_the_place_of_passwords(run_command: Callable[..., Result], tmp_path: Path) -> None:
     users = ("provisioner", *SERVICES)
     env = {"COUNTERPOINT_POSTGRES_URL": "postgresql://pg:5432", "COUNTERPOINT_NATS_CREDS": str(tmp_path)}
-    refused = told("--data-dir", tmp_path / "data", **env)
+    refused = run_command("--data-dir", tmp_path / "data", **env)
     assert refused.exit_code == Exit.USAGE
     assert "COUNTERPOINT_NATS_CREDS: " in refused.stderr
     for user in users:
         (tmp_path / f"{user}.creds").write_text(f"of {user}")
     made = {
         each["metadata"]["name"].removeprefix("counterpoint-"): each["stringData"]
-        for each in json.loads(told("--data-dir", tmp_path / "data", **env).stdout)["items"]
+        for each in json.loads(run_command("--data-dir", tmp_path / "data", **env).stdout)["items"]
     }
     for user in users:
         own = made["provision" if user == "provisioner" else user]
@@ -219,9 +223,9 @@ def test_credentials_files_take_the_place_of_passwords(told: Callable[..., Resul
 
 
 def test_without_an_address_of_the_database_it_says_which_variable_to_set(
-    told: Callable[..., Result], tmp_path: Path
+    run_command: Callable[..., Result], tmp_path: Path
 ) -> None:
-    refused = told("--data-dir", tmp_path)
+    refused = run_command("--data-dir", tmp_path)
     assert refused.exit_code == Exit.USAGE
     assert "set COUNTERPOINT_POSTGRES_URL" in refused.stderr
     assert not (tmp_path / "secrets.json").exists()

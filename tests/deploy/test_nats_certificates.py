@@ -205,7 +205,7 @@ def test_no_secret_without_a_key_is_fetched_from_a_vault() -> None:
         (("--nats-ca", "tls/other.pem", "--nats-ca-key", "tls/other-key.pem"), "is not the certificate of a CA"),
     ],
 )
-def test_a_ca_that_is_none_is_refused_with_how_to_make_one(
+def test_an_invalid_ca_is_refused_with_the_command_to_make_one(
     words: tuple[str, ...], said: str, command: Command, tls: Certificates, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip

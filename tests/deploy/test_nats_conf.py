@@ -122,9 +122,7 @@ async def test_the_rights_are_those_of_the_policy(server: Server) -> None:
 
 
 @pytest.mark.parametrize(("password", "answer"), [(None, b"PONG"), ("$COUNTERPOINT_NATS_PASSWORD_MEMORY", b"-ERR")])
-async def test_a_password_is_what_the_environment_says_and_not_the_name_of_a_variable(
-    server: Server, password: str | None, answer: bytes
-) -> None:
+async def test_passwords_are_taken_from_the_environment(server: Server, password: str | None, answer: bytes) -> None:
     login = json.dumps({"user": "memory", "pass": password or server.passwords["memory"], "verbose": False})
     request = f"CONNECT {login}\r\nPING\r\n".encode()
     port = urlsplit(server.url).port

@@ -19,9 +19,7 @@ JOBS = {
 }
 
 
-async def test_a_question_that_follows_on_finds_what_alone_it_does_not(
-    http: httpx.AsyncClient, project: str, stack: Stack
-) -> None:
+async def test_a_follow_up_question_uses_the_session(http: httpx.AsyncClient, project: str, stack: Stack) -> None:
     await ingest_documents(http, project, JOBS)
     follow = "And when does it run?"
     alone = await ask(http, project, follow)
@@ -36,7 +34,7 @@ async def test_a_question_that_follows_on_finds_what_alone_it_does_not(
     assert "follow-up question: Who owns finance_daily?" in actions[0]["reasoning"]
 
 
-async def test_what_each_node_decided_is_on_the_stream_and_on_the_line_in_order(
+async def test_decisions_of_each_node_are_on_the_stream_and_the_line_in_order(
     http: httpx.AsyncClient, project: str, stack: Stack
 ) -> None:
     await ingest_documents(http, project, JOBS)

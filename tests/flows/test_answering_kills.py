@@ -24,7 +24,7 @@ PLACES = [f"{when}-{node}" for node in (*NODES, "end") for when in ("before", "a
 
 
 @pytest_asyncio.fixture(scope="module")
-async def dying() -> AsyncIterator[MortalHouse]:
+async def model_house() -> AsyncIterator[MortalHouse]:
     """One house for all the places."""
     knowledge = {path.name: path.read_text() for path in KNOWLEDGE.rglob("*.md")}
     async with mortal_house("killed", knowledge, {"COUNTERPOINT_ANSWER_DEADLINE_S": "90"}) as house:
@@ -33,10 +33,10 @@ async def dying() -> AsyncIterator[MortalHouse]:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def router(dying: MortalHouse) -> AsyncIterator[Service]:
+async def router(model_house: MortalHouse) -> AsyncIterator[Service]:
     """The router's connection to the bus."""
-    password = load_credentials(dying.data_dir / "secrets.json", NATS_USERS).nats["router"]
-    url = dying.stack.endpoints.nats
+    password = load_credentials(model_house.data_dir / "secrets.json", NATS_USERS).nats["router"]
+    url = model_house.stack.endpoints.nats
     service = Service("router", BusSettings(nats_url=url, nats_user="router", nats_password=password))
     await service.connection.open()
     yield service
@@ -46,20 +46,24 @@ async def router(dying: MortalHouse) -> AsyncIterator[Service]:
 @pytest.mark.timeout(120)
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["nowhere", *PLACES])
-async def test_a_developer_killed_at_a_node_has_one_effect(dying: MortalHouse, router: Service, place: str) -> None:
-    order, before = dying.orders / place, len(dying.outside.seen)
+async def test_a_developer_killed_at_a_node_has_one_effect(
+    model_house: MortalHouse, router: Service, place: str
+) -> None:
+    order, before = model_house.orders / place, len(model_house.outside.seen)
     if place != "nowhere":
         order.touch()
-    task = await ask(dying.http, "killed", QUESTION)
+    task = await ask(model_house.http, "killed", QUESTION)
     assert not order.exists() or place == "nowhere"
     assert (task["state"], task["resolution"]) == ("completed", "answered")
     assert task["result"].startswith("finance_daily is owned by team-finance, reached at #finance-data."), task
-    actions, decisions = await line(dying.http, "killed", task["task_id"])
+    actions, decisions = await line(model_house.http, "killed", task["task_id"])
     assert actions == ["route", "search", "assess", "generate", "validate", "answer"]
     assert decisions == ["route", "retrieve", "retrieval_grade", "generate", "validate", "answer"]
-    assert len(dying.outside.seen) - before == 2, "one call to say where to look, and one to word the answer"
+    assert len(model_house.outside.seen) - before == 2, "one call to say where to look, and one to word the answer"
     assert (await _sent(router, task["task_id"]))["worked"] == 1
-    steps = {step.step: step for step in (await dying.replayed(task["task_id"])).steps if step.service == "developer"}
+    steps = {
+        step.step: step for step in (await model_house.replayed(task["task_id"])).steps if step.service == "developer"
+    }
     assert steps["done"].verdict == "same", [(s.step, s.verdict, s.why, s.difference) for s in steps.values()]
     others = [step for step in steps.values() if step.verdict != "same"]
     assert not others or place.startswith(("before-", "after-"))
@@ -77,23 +81,25 @@ async def _sent(router: Service, task_id: str) -> Counter[str]:
         after = page.items[-1].seq
 
 
-async def test_a_developer_killed_during_a_call_finds_its_outcome_and_asks_nobody_again(dying: MortalHouse) -> None:
-    calls, before = await _settled_calls(dying), len(dying.outside.seen)
-    dying.outside.arrived.clear()
-    dying.outside.hold.clear()
+async def test_a_developer_killed_during_a_call_does_not_repeat_the_call(
+    model_house: MortalHouse,
+) -> None:
+    calls, before = await _settled_calls(model_house), len(model_house.outside.seen)
+    model_house.outside.arrived.clear()
+    model_house.outside.hold.clear()
     body = {"kind": "question", "description": QUESTION, "project": "killed"}
-    task_id = (await dying.http.post("/v1/tasks", json=body)).raise_for_status().json()["task_id"]
+    task_id = (await model_house.http.post("/v1/tasks", json=body)).raise_for_status().json()["task_id"]
     async with asyncio.timeout(60):
-        await dying.outside.arrived.wait()
-    dying.stack.kill("developer")
-    dying.outside.hold.set()
-    await dying.stack.ready("developer")
-    task = await settled(dying.http, "killed", task_id)
+        await model_house.outside.arrived.wait()
+    model_house.stack.kill("developer")
+    model_house.outside.hold.set()
+    await model_house.stack.ready("developer")
+    task = await settled(model_house.http, "killed", task_id)
     assert (task["state"], task["resolution"]) == ("completed", "answered")
-    assert len(dying.outside.seen) - before == await _settled_calls(dying) - calls == 2
+    assert len(model_house.outside.seen) - before == await _settled_calls(model_house) - calls == 2
 
 
-async def _settled_calls(dying: MortalHouse) -> float:
-    metrics = (await dying.http.get(f"{dying.stack.endpoints.services['manager'].health}/metrics")).text
+async def _settled_calls(model_house: MortalHouse) -> float:
+    metrics = (await model_house.http.get(f"{model_house.stack.endpoints.services['manager'].health}/metrics")).text
     name = f'counterpoint_llm_calls_total{{model="{PRICED}",outcome="settled",project="killed"}} '
     return sum(float(each.removeprefix(name)) for each in metrics.splitlines() if each.startswith(name))

@@ -151,9 +151,7 @@ async def test_over_http_every_field_at_fault_is_named(http: httpx.AsyncClient, 
 
 
 @pytest.mark.parametrize("kind", ["question", "troubleshoot", "plan"])
-async def test_a_task_without_a_word_to_search_for_is_not_left_working(
-    http: httpx.AsyncClient, project: str, kind: str
-) -> None:
+async def test_a_task_without_search_words_is_escalated(http: httpx.AsyncClient, project: str, kind: str) -> None:
     task = {"kind": kind, "description": "?!", "error_message": "A" * 9_000, "project": project}
     reply = await http.post("/v1/tasks", json=task, headers={"Prefer": "wait=60"})
     assert (reply.status_code, reply.json()["state"]) == (200, "input_required")

@@ -75,7 +75,7 @@ def desk(stack: Stack, http: httpx.AsyncClient, project: str) -> Desk:
     return Desk(stack, http, project)
 
 
-async def test_past_incidents_are_what_the_first_task_of_an_empty_project_goes_by(desk: Desk, tmp_path: Path) -> None:
+async def test_past_incidents_decide_the_first_task_of_an_empty_project(desk: Desk, tmp_path: Path) -> None:
     before = await desk.troubleshoot(7)
     assert before["state"] == "input_required"
     assert before["waiting_for"] != "outcome"
@@ -105,7 +105,7 @@ async def test_past_incidents_are_what_the_first_task_of_an_empty_project_goes_b
     assert after["confidence"]["band"] == "medium"
 
 
-async def test_what_an_agent_hands_in_is_remembered_and_decides_nothing(desk: Desk, tmp_path: Path) -> None:
+async def test_incidents_from_an_agent_are_stored_and_decide_nothing(desk: Desk, tmp_path: Path) -> None:
     body = {"name": f"scribe-{desk.project}", "kind": "agent", "projects": [desk.project], "roles": ["ingest"]}
     made = await desk.http.post("/v1/principals", json=body)
     made.raise_for_status()

@@ -40,7 +40,7 @@ async def outside() -> AsyncIterator[World]:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def outward(outside: World) -> AsyncIterator[Stack]:
+async def gateway_stack(outside: World) -> AsyncIterator[Stack]:
     """One house for both tests: LiteLLM, which its manager loads, takes seconds."""
     async with own_stack(
         COUNTERPOINT_MODEL=PRICED,
@@ -70,17 +70,17 @@ def _embeddings(outside: World) -> int:
 
 @pytest.mark.slow
 async def test_the_house_changes_to_a_model_of_another_length_and_back(
-    outward: Stack, outside: World, project: str
+    gateway_stack: Stack, outside: World, project: str
 ) -> None:
-    headers = {"Authorization": f"Bearer {outward.endpoints.token}"}
-    folder = outward.data_dir
+    headers = {"Authorization": f"Bearer {gateway_stack.endpoints.token}"}
+    folder = gateway_stack.data_dir
 
     async def found(text: str) -> list[tuple[str, float]]:
         response = await http.post("/v1/search", json={"text": text, "project": project, "vector_weight": 1})
         response.raise_for_status()
         return [(item["source"], item["scores"]["cosine"]) for item in response.json()["items"]]
 
-    async with httpx.AsyncClient(base_url=outward.endpoints.http, headers=headers, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=gateway_stack.endpoints.http, headers=headers, timeout=60) as http:
         for n, text in enumerate(TEXTS):
             body = {"source": f"{n}.md", "text": text, "project": project}
             (await http.post("/v1/documents", json=body)).raise_for_status()
@@ -98,8 +98,8 @@ async def test_the_house_changes_to_a_model_of_another_length_and_back(
         assert _embeddings(outside) == embedded
         body = {"source": "3.md", "text": "The disk of billing was slow.", "project": project}
         (await http.post("/v1/documents", json=body)).raise_for_status()
-        outward.kill("memory")
-        await outward.ready("memory")
+        gateway_stack.kill("memory")
+        await gateway_stack.ready("memory")
         code, said, _ = await reembed(folder, "--rollback")
         assert (code, said["active"], said["state"], said["vectors"]) == (0, OUTSIDE, "ready", 4)
         assert [hit for hit in await found("orders disk") if hit[0] != "3.md"] == by_words
@@ -109,14 +109,14 @@ async def test_the_house_changes_to_a_model_of_another_length_and_back(
 
 
 async def test_documents_are_embedded_and_found_and_read_for_relations_by_models_outside(
-    outward: Stack, outside: World, project: str
+    gateway_stack: Stack, outside: World, project: str
 ) -> None:
-    await _embedded(outward.endpoints, project)
-    await _related(outward.endpoints, project)
+    await _embedded(gateway_stack.endpoints, project)
+    await _related(gateway_stack.endpoints, project)
     told = [text for body in outside.seen for text in body.get("input", ())]
     assert "The disk of orders was full." in told
     assert "orders disk" in told
-    await _accounted(outward.endpoints, project)
+    await _accounted(gateway_stack.endpoints, project)
 
 
 async def _embedded(endpoints: Endpoints, project: str) -> None:

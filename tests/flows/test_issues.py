@@ -32,7 +32,7 @@ async def forge() -> AsyncIterator[ScriptedForge]:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def tracked(forge: ScriptedForge, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack]:
+async def tracker_stack(forge: ScriptedForge, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack]:
     """A stack with a tracker, and a source of its webhooks."""
     folder = tmp_path_factory.mktemp("tracked")
     trackers, hooks = folder / "trackers.toml", folder / "hooks.toml"
@@ -114,22 +114,24 @@ async def task(http: httpx.AsyncClient, task_id: str) -> dict[str, Any]:
     return body
 
 
-async def test_an_escalation_is_an_issue_whose_end_is_that_of_its_task(tracked: Stack, forge: ScriptedForge) -> None:
-    async with front(tracked) as http:
+async def test_an_escalation_is_an_issue_whose_end_is_that_of_its_task(
+    tracker_stack: Stack, forge: ScriptedForge
+) -> None:
+    async with front(tracker_stack) as http:
         await submit(http, "opened-1")
         await until(forge, lambda: issue_of(forge, "opened-1"))
         number = issue_of(forge, "opened-1")
         assert number is not None
-        opened = await push(tracked, "issues", about(forge, number, "opened"))
+        opened = await push(tracker_stack, "issues", about(forge, number, "opened"))
         assert opened["arrived"][0]["effect"] == "synced", "our own issue is no task"
         forge.person_closes(number)
-        closed = await push(tracked, "issues", about(forge, number, "closed"))
+        closed = await push(tracker_stack, "issues", about(forge, number, "closed"))
         assert closed["arrived"] == [{"task_id": "opened-1", "effect": "synced", "project": PROJECT}]
         await until(forge, lambda: any("nobody has said" in body for body in forge.bodies(number)))
         ended = await task(http, "opened-1")
         assert (ended["state"], ended["resolution"]) == ("completed", "resolved")
         forge.person_comments(number, "fixed by adding the route")
-        await push(tracked, "issue_comment", about(forge, number, "created"))
+        await push(tracker_stack, "issue_comment", about(forge, number, "created"))
         async with asyncio.timeout(60):
             while (ended := await task(http, "opened-1")).get("needs"):
                 pass
@@ -138,7 +140,7 @@ async def test_an_escalation_is_an_issue_whose_end_is_that_of_its_task(tracked: 
     assert "counterpoint: needs you" not in forge.issues[number].labels
 
 
-async def test_no_secret_of_a_text_at_the_forge_is_kept(tracked: Stack, forge: ScriptedForge) -> None:
+async def test_no_secret_of_a_text_at_the_forge_is_kept(tracker_stack: Stack, forge: ScriptedForge) -> None:
     mint, secrets, kept, taken = Mint(20261127), list[str](), "kept-of-the-forge", list[bool]()
 
     def secret() -> str:
@@ -146,36 +148,38 @@ async def test_no_secret_of_a_text_at_the_forge_is_kept(tracked: Stack, forge: S
         secrets.append(made.needle)
         return made.text
 
-    async with front(tracked) as http:
+    async with front(tracker_stack) as http:
         await submit(http, "planted-1")
         await until(forge, lambda: issue_of(forge, "planted-1"))
         number = issue_of(forge, "planted-1")
         assert number is not None
         forge.person_edits(number, title=f"{kept} {secret()}", body=f"{forge.issues[number].body}\n{secret()}")
-        await push(tracked, "issues", about(forge, number, "edited"))
+        await push(tracker_stack, "issues", about(forge, number, "edited"))
         for _ in range(6):
             forge.person_comments(number, f"{kept} {secret()}")
             forge.person_comments(number, f"fixed by {kept} {secret()}")
             forge.person_comments(number, f"fixed by {kept} {secret()}", by="stranger")
-            await push(tracked, "issue_comment", about(forge, number, "created"))
+            await push(tracker_stack, "issue_comment", about(forge, number, "created"))
         forge.person_closes(number)
-        await push(tracked, "issues", about(forge, number, "closed"))
+        await push(tracker_stack, "issues", about(forge, number, "closed"))
         for _ in range(6):
             opened = forge.person_opens(f"The load fails {secret()}", f"Why? {kept} {secret()}")
-            taken.append("arrived" in await push(tracked, "issues", about(forge, opened.number, "opened"), refused=422))
+            taken.append(
+                "arrived" in await push(tracker_stack, "issues", about(forge, opened.number, "opened"), refused=422)
+            )
         assert set(taken) == {True, False}
         async with asyncio.timeout(60):
             while not (await http.get("/v1/attempts", params={"task_id": "planted-1"})).json()["items"]:
                 pass
-    await quiet(tracked)
+    await quiet(tracker_stack)
     needles = Needles((*secrets, kept))
-    found = {**await in_tables(tracked, needles), **await in_streams(tracked, needles)}
+    found = {**await in_tables(tracker_stack, needles), **await in_streams(tracker_stack, needles)}
     assert found.keys() == {kept}, found
-    assert not in_files(tracked.data_dir / "logs", needles)
+    assert not in_files(tracker_stack.data_dir / "logs", needles)
 
 
 @pytest.mark.slow
-async def test_a_router_that_is_killed_at_a_call_opens_one_issue(tracked: Stack, forge: ScriptedForge) -> None:
+async def test_a_router_that_is_killed_at_a_call_opens_one_issue(tracker_stack: Stack, forge: ScriptedForge) -> None:
     """Killed when the forge has opened the issue and has not answered, and once more when it is searched."""
     kills = 0
 
@@ -192,13 +196,13 @@ async def test_a_router_that_is_killed_at_a_call_opens_one_issue(tracked: Stack,
         return False
 
     forge.hang = hang
-    async with front(tracked) as http:
+    async with front(tracker_stack) as http:
         await submit(http, "killed-1")
         for number in (1, 2):
             await until(forge, lambda enough=number: kills >= enough)
-            before = tracked.endpoints.services["router"].pid
+            before = tracker_stack.endpoints.services["router"].pid
             os.kill(before, signal.SIGKILL)
-            while tracked.endpoints.services["router"].pid == before:  # noqa: ASYNC110 - the supervisor restarts it
+            while tracker_stack.endpoints.services["router"].pid == before:  # noqa: ASYNC110 - the supervisor restarts it
                 await asyncio.sleep(0)
         forge.hang = lambda asked: False
         opened = issue_of(forge, "killed-1")

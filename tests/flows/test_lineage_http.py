@@ -60,7 +60,7 @@ async def test_every_event_set_is_accepted() -> None:
         await posted(house, raws)
 
 
-async def test_what_could_not_be_read_is_named() -> None:
+async def test_unreadable_parts_of_an_event_are_named() -> None:
     raw = orders("1_monday_ok")[0] | {"inputs": [{"namespace": "db"}]}
     async with house_of().client() as client:
         response = await client.post(POST, json=raw)
@@ -89,7 +89,7 @@ async def test_without_the_token_of_a_living_principal_nothing_is_done(authoriza
     assert house.written == []
 
 
-async def test_who_may_only_report_does_not_read_and_the_other_way_round() -> None:
+async def test_report_and_read_are_separate_rights() -> None:
     house = house_of(roles=("report",))
     house.of_token("reader", roles=("read",))
     async with house.client() as client:

@@ -64,7 +64,7 @@ async def test_tuesdays_four_failures_are_one_task_at_once_and_none_more_when_th
     assert (house.tasks, house.incidents, house.timers) == ([task], [incident], [])
 
 
-async def test_the_task_tells_what_a_person_would_look_up_first() -> None:
+async def test_the_task_has_job_run_error_and_history() -> None:
     house = House()
     await house.take([*orders(MONDAY), *orders(TUESDAY)])
     (task,), (incident,) = house.tasks, house.incidents
@@ -168,7 +168,7 @@ async def test_a_success_between_reading_and_writing_is_seen_by_the_failure_that
     assert (house.tasks, [i.state for i in house.incidents]) == ([], [IncidentState.CLOSED])
 
 
-async def test_what_comes_twice_changes_nothing() -> None:
+async def test_repeated_events_change_nothing() -> None:
     house = House()
     await house.take([*orders(MONDAY), *orders(TUESDAY), *orders(FIXED)])
     before, sent = dict(house.records), list(house.sent)
@@ -387,7 +387,7 @@ async def test_the_lineage_of_a_task_is_written_at_its_end_and_is_nothing_where_
     assert house.written == written
 
 
-async def test_what_a_task_used_after_its_first_end_is_added() -> None:
+async def test_sources_used_after_the_first_end_are_added() -> None:
     house = House()
     await house.deliver(ended(house, "t1", ["chunks/c"], ["a"]), task_id="t1")
     await house.deliver(ended(house, "t1", ["chunks/c", "chunks/d"], []), task_id="t1")

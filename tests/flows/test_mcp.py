@@ -443,7 +443,7 @@ async def test_bad_arguments_are_named(client: McpClient) -> None:
     assert unknown.is_error
 
 
-async def test_what_another_project_has_is_not_found_in_any_field(
+async def test_ids_of_another_project_are_not_found_in_any_field(
     desk: Desk, client: McpClient, http: httpx.AsyncClient
 ) -> None:
     session = {"task": "their failure", "error_message": "boom", "session_id": "theirs", "wait_s": 60}

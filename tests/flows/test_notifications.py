@@ -43,7 +43,7 @@ async def slack() -> AsyncIterator[HookReceiver]:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def telling(
+async def receiver_stack(
     hook: HookReceiver, slack: HookReceiver, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Stack]:
     """A stack that tells both receivers."""
@@ -103,9 +103,9 @@ async def until(receiver: HookReceiver, wanted: Any, timeout_s: float = 60) -> N
 
 
 async def test_an_escalation_and_its_end_are_told_and_the_chat_message_is_updated(
-    telling: Stack, hook: HookReceiver, slack: HookReceiver
+    receiver_stack: Stack, hook: HookReceiver, slack: HookReceiver
 ) -> None:
-    async with front(telling) as http:
+    async with front(receiver_stack) as http:
         await submit(http, "chatty", "told-1")
         await until(hook, lambda: len(of_task(hook, "told-1")) >= 1)
         await until(slack, lambda: len(of_task(slack, "told-1")) >= 1)
@@ -120,40 +120,40 @@ async def test_an_escalation_and_its_end_are_told_and_the_chat_message_is_update
     assert (first.path, last.path) == ("/api/chat.postMessage", "/api/chat.update")
     assert (last.json["channel"], last.json["ts"]) == ("C1", "1.2")
     assert first.headers["authorization"] == f"Bearer {TOKEN}"
-    words = ["replay", "told-1", "--project", "chatty", "--data-dir", str(telling.data_dir)]
+    words = ["replay", "told-1", "--project", "chatty", "--data-dir", str(receiver_stack.data_dir)]
     replayed = await asyncio.to_thread(CliRunner().invoke, app, words)
     assert replayed.exit_code == 0, replayed.output
 
 
 async def test_a_router_that_is_killed_loses_nothing_and_repeats_only_under_the_same_key(
-    telling: Stack, hook: HookReceiver
+    receiver_stack: Stack, hook: HookReceiver
 ) -> None:
     """Killed before a call, while one hangs and after one was answered, as often as the loop meets them."""
     tasks = [f"killed-{number}" for number in range(6)]
-    async with front(telling) as http:
+    async with front(receiver_stack) as http:
         hook.replies = [Reply(), Reply(hangs=True), Reply()]
         seen = len(hook.received)
         for task in tasks:
             await submit(http, "quiet", task)
     for number in (1, 2):
         await until(hook, lambda enough=seen + number: len(hook.received) >= enough)
-        before = telling.endpoints.services["router"].pid
+        before = receiver_stack.endpoints.services["router"].pid
         os.kill(before, signal.SIGKILL)
-        while telling.endpoints.services["router"].pid == before:  # noqa: ASYNC110 - the supervisor restarts it
+        while receiver_stack.endpoints.services["router"].pid == before:  # noqa: ASYNC110 - the supervisor restarts it
             await asyncio.sleep(0)
     await until(hook, lambda: all(len(of_task(hook, task)) >= 1 for task in tasks))
-    async with front(telling) as http:
+    async with front(receiver_stack) as http:
         await submit(http, "quiet", "killed-last")
         await until(hook, lambda: len(of_task(hook, "killed-last")) >= 1)
     for task in tasks:
         assert len({one.headers["webhook-id"] for one in of_task(hook, task)}) == 1
 
 
-async def test_a_digest_is_sent_at_its_time(telling: Stack, slack: HookReceiver) -> None:
+async def test_a_digest_is_sent_at_its_time(receiver_stack: Stack, slack: HookReceiver) -> None:
     def told() -> list[HookRequest]:
         return [one for one in slack.received if one.path == "/digest"]
 
-    async with front(telling) as http:
+    async with front(receiver_stack) as http:
         for number in (1, 2):
             await submit(http, "digested", f"digested-{number}")
         await until(slack, lambda: sum(one.content.count(b"needs you") for one in told()) >= 2)
@@ -163,7 +163,7 @@ async def test_a_digest_is_sent_at_its_time(telling: Stack, slack: HookReceiver)
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-async def test_a_cascade_of_two_hundred_failed_tasks_is_one_message(telling: Stack, slack: HookReceiver) -> None:
+async def test_a_cascade_of_two_hundred_failed_tasks_is_one_message(receiver_stack: Stack, slack: HookReceiver) -> None:
     """In any order: most failures are incidents of their own until their cause arrives."""
     events = [event("FAIL", 1, "root.load", "r0", task=True, parent=("root", "f0"), writes=["t0"],
                     error="DiskFull: no space left on device")]  # fmt: skip
@@ -172,7 +172,7 @@ async def test_a_cascade_of_two_hundred_failed_tasks_is_one_message(telling: Sta
         events.append(event("FAIL", at + 2, f"d{at}.use", f"r{at}", error=f"FileNotFound: input {at}", **part))
     random.Random(3).shuffle(events)
     async with httpx.AsyncClient(timeout=60) as client:
-        lineage = Front(telling, "cascades", client)
+        lineage = Front(receiver_stack, "cascades", client)
         await lineage.post(events)
 
         def is_whole(found: list[dict[str, Any]]) -> bool:
@@ -189,9 +189,9 @@ async def test_a_cascade_of_two_hundred_failed_tasks_is_one_message(telling: Sta
     assert "200" in told[1].content.decode()
 
 
-async def test_a_dead_letter_is_retried(telling: Stack, hook: HookReceiver) -> None:
+async def test_a_dead_letter_is_retried(receiver_stack: Stack, hook: HookReceiver) -> None:
     hook.replies = [Reply(410)]
-    async with front(telling) as http:
+    async with front(receiver_stack) as http:
         await submit(http, "gone", "gone-1")
         await until(hook, lambda: len(of_task(hook, "gone-1")) >= 1)
         async with asyncio.timeout(120):

@@ -46,7 +46,7 @@ class SecretSearch:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def searched() -> AsyncIterator[SecretSearch]:
+async def search() -> AsyncIterator[SecretSearch]:
     """A house of its own, planted, searched while it runs and again when it has stopped."""
     async with AsyncExitStack() as receivers:
         folder = receivers.enter_context(tempfile.TemporaryDirectory(prefix="counterpoint-"))
@@ -93,27 +93,27 @@ def as_read(mail: str) -> bytes:
     return f"{mail}\n{read['Subject']}\n{read.get_content()}".encode()
 
 
-def test_two_hundred_secrets_are_planted_and_doors_open(searched: SecretSearch) -> None:
-    assert len(searched.planted.places) >= 200
-    statuses = Counter(status // 100 for _, status in searched.planted.statuses)
+def test_two_hundred_secrets_are_planted_and_doors_open(search: SecretSearch) -> None:
+    assert len(search.planted.places) >= 200
+    statuses = Counter(status // 100 for _, status in search.planted.statuses)
     assert statuses[2] > 100
-    taken = {name for name, status in searched.planted.statuses if status // 100 == 2}
+    taken = {name for name, status in search.planted.statuses if status // 100 == 2}
     assert taken >= {"mcp", "slack", "teams", "lessons", "lesson page", *HOOKS}
-    assert not [each for each in searched.planted.statuses if each[1] == 500]
+    assert not [each for each in search.planted.statuses if each[1] == 500]
 
 
-def test_none_is_in_the_database(searched: SecretSearch) -> None:
-    assert searched.tables.keys() == {CONTROL}, searched.report(searched.tables)
+def test_none_is_in_the_database(search: SecretSearch) -> None:
+    assert search.tables.keys() == {CONTROL}, search.report(search.tables)
 
 
-def test_none_is_in_any_stream(searched: SecretSearch) -> None:
-    assert searched.streams.keys() == {CONTROL}, searched.report(searched.streams)
+def test_none_is_in_any_stream(search: SecretSearch) -> None:
+    assert search.streams.keys() == {CONTROL}, search.report(search.streams)
 
 
-def test_none_is_sent_to_a_receiver(searched: SecretSearch) -> None:
-    assert searched.messages.keys() == {CONTROL}, searched.report(searched.messages)
-    assert searched.messages[CONTROL] == RECEIVERS
+def test_none_is_sent_to_a_receiver(search: SecretSearch) -> None:
+    assert search.messages.keys() == {CONTROL}, search.report(search.messages)
+    assert search.messages[CONTROL] == RECEIVERS
 
 
-def test_none_is_in_any_file(searched: SecretSearch) -> None:
-    assert searched.files.keys() == {CONTROL}, searched.report(searched.files)
+def test_none_is_in_any_file(search: SecretSearch) -> None:
+    assert search.files.keys() == {CONTROL}, search.report(search.files)

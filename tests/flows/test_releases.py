@@ -78,7 +78,7 @@ async def test_only_persons_release(http: httpx.AsyncClient, stack: Stack, proje
         assert (await bot.post("/v1/releases", json=release, params={"project": project})).status_code == 403
 
 
-async def test_what_is_redacted_is_so_for_whoever_reads_and_watches(
+async def test_a_redacted_value_is_redacted_for_readers_and_watchers(
     http: httpx.AsyncClient, outsider: Outsider, project: str
 ) -> None:
     number = "5105 1051 0510 5100"

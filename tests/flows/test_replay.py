@@ -261,7 +261,7 @@ async def test_a_step_whose_answers_were_not_recorded_is_not_replayed(tasks: Tas
     assert whys == {"an earlier release committed it, which did not record the answers"}
 
 
-async def test_what_cannot_be_replayed_is_said(tasks: Tasks, http: httpx.AsyncClient) -> None:
+async def test_a_task_that_cannot_be_replayed_is_refused_with_a_reason(tasks: Tasks, http: httpx.AsyncClient) -> None:
     assert (await tasks.replay("nothing", code=1))["code"] == "unknown_task"
     await tasks.submit("open", "question", EXPORT)
     running = await tasks.replay("open", code=1)

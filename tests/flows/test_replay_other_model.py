@@ -76,7 +76,7 @@ async def tasks(outside: World) -> AsyncIterator[Tasks]:
 
 
 @pytest.fixture(autouse=True)
-def as_recorded(outside: World) -> Iterator[None]:
+def recorded_script(outside: World) -> Iterator[None]:
     """The models say what the recorded one said."""
     outside.script = says(ACT, SEARCH, RUNS)
     yield
@@ -153,7 +153,7 @@ async def test_another_decision_is_shown_with_both_contexts_its_cost_and_its_res
 
 
 @pytest.mark.slow
-async def test_what_was_learned_later_is_not_shown_to_the_model(tasks: Tasks, outside: World) -> None:
+async def test_later_documents_are_not_shown_to_the_model(tasks: Tasks, outside: World) -> None:
     await tasks.post("/v1/documents", {"source": "later.md", "text": f"# Later\n\n{ACT} by `later --now`."})
     outside.script = says(ACT, call("search", text="flush the name cache later"))
     await tasks.replay("failing", "--model", OTHER, "--again")

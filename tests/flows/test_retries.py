@@ -58,7 +58,7 @@ async def test_a_task_is_its_senders_and_is_one_when_it_is_submitted_once_more(
 @pytest.mark.parametrize(
     ("mode", "evidence"), [("structured", "observed"), ("binary", "observed"), ("bare", "reported")]
 )
-async def test_what_was_observed_stays_observed(
+async def test_a_retried_outcome_keeps_its_evidence_and_reporter(
     http: httpx.AsyncClient, outsider: Outsider, project: str, mode: str, evidence: str
 ) -> None:
     await outsider.submit(project, {"kind": "question", "description": "How long?", "task_id": "t1"})
@@ -72,7 +72,9 @@ async def test_what_was_observed_stays_observed(
     assert "[redacted:" in reported["note"]
 
 
-async def test_two_whose_ids_were_redacted_are_two(http: httpx.AsyncClient, outsider: Outsider, project: str) -> None:
+async def test_events_with_redacted_ids_stay_two_tasks(
+    http: httpx.AsyncClient, outsider: Outsider, project: str
+) -> None:
     task = {"kind": "question", "description": f"Why does the login with {SECRET} fail?"}
     for event_id in ("4111111111111111", "5500000000000004"):
         await send(outsider, f"intake.{project}.task", "structured", SUBMIT, ("/ci", event_id), task)

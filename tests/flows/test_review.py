@@ -1,4 +1,4 @@
-"""Row D6 on the whole house: a proposal that a constraint forbids is sent back once, and replayed as it was."""
+"""A proposal that a constraint forbids is sent back once, and replayed as it was, on a whole stack."""
 
 from typing import Any
 

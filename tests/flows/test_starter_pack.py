@@ -19,7 +19,7 @@ async def troubleshoot(http: httpx.AsyncClient, project: str) -> dict[str, Any]:
     return await settled(http, project, task_id)
 
 
-async def test_nobody_vouches_for_the_pack_until_a_person_accepts_it_and_it_can_be_removed(
+async def test_the_pack_is_untrusted_until_a_person_accepts_it_and_can_be_removed(
     stack: Stack, http: httpx.AsyncClient, project: str
 ) -> None:
     keep = Keeper(stack)

@@ -104,7 +104,7 @@ def test_a_document_a_task_and_a_project_are_forgotten(stack: Stack, project: st
     assert run("verify")["ok"]
 
 
-def test_what_documents_mention_is_a_graph(stack: Stack, project: str, tmp_path: Path) -> None:
+def test_mentions_in_documents_form_a_graph(stack: Stack, project: str, tmp_path: Path) -> None:
     run = Command(stack, project)
     for name in ("one", "two"):
         page = tmp_path / f"{name}.md"
@@ -134,7 +134,7 @@ PAGE = """# Ledger export
 ERROR = "billing.errors.LedgerLocked: ledger is locked by user batch"
 
 
-def test_what_a_person_instructed_outlives_the_page_that_the_task_had_quoted(
+def test_a_persons_instruction_outlives_the_page_that_the_task_quoted(
     stack: Stack, project: str, tmp_path: Path
 ) -> None:
     run = Command(stack, project)

@@ -1,4 +1,4 @@
-"""Row A6 on the whole house: "take over" in the note of a failure ends the retries and goes to the calling LLM."""
+"""The words "take over" in the note of a failure end the retries and go to the calling LLM, on a whole stack."""
 
 import httpx
 from flows.test_replay import Tasks

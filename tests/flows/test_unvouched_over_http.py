@@ -37,7 +37,7 @@ async def bands(http: httpx.AsyncClient, task: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("untrusted", [True, False])
-async def test_an_answer_says_that_nobody_vouches_for_it(
+async def test_an_answer_from_an_unvouched_document_says_so(
     http: httpx.AsyncClient, project: str, untrusted: bool
 ) -> None:
     await handed_in(http, project, OWNED, untrusted)
@@ -50,7 +50,7 @@ async def test_an_answer_says_that_nobody_vouches_for_it(
 
 
 @pytest.mark.parametrize("untrusted", [True, False])
-async def test_an_act_is_proposed_on_the_word_of_somebody_alone(
+async def test_only_a_vouched_text_is_proposed_as_an_act(
     http: httpx.AsyncClient, project: str, untrusted: bool
 ) -> None:
     await handed_in(http, project, FIX, untrusted)
@@ -65,7 +65,7 @@ async def test_an_act_is_proposed_on_the_word_of_somebody_alone(
     assert ("no trusted person has vouched for page.md" in task["findings"]["caveats"]) is untrusted
 
 
-async def test_of_what_an_agent_hands_in_it_says_so(http: httpx.AsyncClient, project: str) -> None:
+async def test_an_answer_from_an_agents_document_is_marked_as_unvouched(http: httpx.AsyncClient, project: str) -> None:
     scribe = {"name": f"scribe-{project}", "kind": "agent", "projects": [project], "roles": ["ingest"]}
     token = (await http.post("/v1/principals", json=scribe)).raise_for_status().json()["token"]
     body = {"source": "page.md", "text": OWNED, "project": project}

@@ -115,7 +115,7 @@ class TestAnIncident:
         assert "Xk29" not in str(became)
         assert len(await stored_records(house, project)) == 2
 
-    async def test_what_is_redacted_stays_unchanged_when_it_comes_again(self, house: House, project: str) -> None:
+    async def test_a_redacted_incident_is_unchanged_when_it_comes_again(self, house: House, project: str) -> None:
         mail = incident(by="ada.lovelace@engines.test", note="Ask ada.lovelace@engines.test about it.")
         (first,) = await recorded(house, project, mail)
         (again,) = await recorded(house, project, mail)
@@ -156,7 +156,7 @@ class TestAnIncident:
         became = await recorded(house, project, *rows)
         assert [one.status for one in became] == ["unchanged"] * 2 + ["added"] * 3
 
-    async def test_that_somebody_else_changed_meanwhile_is_read_again(
+    async def test_with_a_conflict_is_read_and_written_again(
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         real, steps = house.committer.apply, 0

@@ -325,7 +325,7 @@ def test_comments_that_lead_to_no_page_are_text_at_once() -> None:
     assert detect("notes", "<!---->" * 300 + "text") == "text"
 
 
-def test_a_rule_at_the_top_of_a_text_of_windows_is_no_beginning_that_is_looked_for_for_ever() -> None:
+def test_a_rule_at_the_top_of_a_text_with_crlf_is_no_front_matter() -> None:
     text = "---\r\nNote: this\r\n" + "and that.\r\n" * 300
     assert chunk(text, "markdown").chunks[0].text.startswith("---\r\nNote")
     assert chunk(text + "---\r\n# Title\r\n\r\nText.\r\n", "markdown").chunks[-1].context == "Title"

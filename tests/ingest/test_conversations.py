@@ -35,7 +35,7 @@ def test_every_turn_is_found_again_with_nothing_of_its_text_lost(given_: list[Tu
     )
 
 
-def test_a_turn_is_a_chunk_of_its_bare_text_and_knows_when_it_was_said_by_whom_and_what_was_said_around_it() -> None:
+def test_a_turn_is_a_chunk_with_speaker_time_and_context() -> None:
     text = transcript(
         [
             Turn("Caroline", "I went to the group yesterday.\nNote: it was good.", "1:56 pm on 8 May, 2023"),
@@ -73,7 +73,7 @@ def test_a_long_turn_is_several_chunks_and_each_knows_the_end_of_the_turn_before
     assert max(len(first.around[0]), len(rest[0].around[0])) <= 300
 
 
-def test_what_is_redacted_makes_no_turn_and_unmakes_none() -> None:
+def test_redaction_adds_and_removes_no_turn() -> None:
     redacted = (
         transcript([Turn("ann@example.com", "call\nhttps://u:secret@host: now"), Turn("b", "ok")])
         .replace("ann@example.com", "[redacted:email]")

@@ -78,7 +78,7 @@ class TestALargeDocument:
 
 
 class TestTheSameSource:
-    async def test_by_two_requests_at_once_is_the_text_of_one_of_them(
+    async def test_by_two_concurrent_requests_has_the_text_of_one(
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         replace, inside, beside = documents.Ingest._replace, 0, list[int]()
@@ -113,7 +113,7 @@ class TestTheSameSource:
 
 
 class TestTheSameTexts:
-    async def test_that_two_embed_at_once_in_another_order_are_kept_by_both(self, house: House, project: str) -> None:
+    async def test_embedded_concurrently_in_another_order_do_not_deadlock(self, house: House, project: str) -> None:
         vectors, model = pipeline.EmbeddingPipeline(house.database, policy(), house.search), house.search.model_id
         low, between, high = sorted(("seal", "valve", "motor"), key=lambda each: hashlib.sha256(each.encode()).digest())
 
@@ -138,12 +138,12 @@ class TestTheSameTexts:
         assert [made for _, made in await asyncio.gather(first, second)] == [3, 2]
 
 
-class TestWhatIsGone:
+class TestMissingDocument:
     @staticmethod
     def found(source: str, content: str, root: str = "file://host/docs") -> Document:
         return Document(source=source, text=content, root=root)
 
-    async def test_is_deleted_with_its_chunks_where_it_was_found(self, house: House, project: str) -> None:
+    async def test_is_deleted_with_its_chunks_by_its_own_root(self, house: House, project: str) -> None:
         await ingested(house, project, self.found(SOURCE, text("seal", 450)))
         (became,) = await ingested(house, project, Document(source=SOURCE, gone=True, root="file://host/docs"))
         assert became.status == "deleted"
@@ -153,7 +153,7 @@ class TestWhatIsGone:
         (again,) = await ingested(house, project, Document(source=SOURCE, gone=True, root="file://host/docs"))
         assert again.status == "unchanged"
 
-    async def test_is_not_deleted_where_another_found_it(self, house: House, project: str) -> None:
+    async def test_is_not_deleted_by_another_root(self, house: House, project: str) -> None:
         for root in ("file://other/docs", None):
             (became,) = await ingested(house, project, self.found(SOURCE, text("seal", 1)))
             (became,) = await ingested(house, project, Document(source=SOURCE, gone=True, root=root))
@@ -187,7 +187,7 @@ class TestAJob:
             )
         return JobProgress.model_validate_json(body)
 
-    async def test_is_written_down_and_announced_with_every_batch(self, house: House, project: str) -> None:
+    async def test_is_recorded_and_announced_with_every_batch(self, house: House, project: str) -> None:
         first = [Document(source="a.md", text="# A\n\nText."), Document(source="b.md", text="")]
         before, live = set(house.sent), len(house.announced)
         await self.handed_in(house, project, 0, *first)
@@ -211,7 +211,7 @@ class TestAJob:
         assert (now.state, now.done, now.by_status) == ("done", 3, {"added": 2, "refused": 1})
 
 
-async def test_what_nobody_vouches_for_has_no_integrity_until_somebody_does(house: House, project: str) -> None:
+async def test_an_untrusted_document_has_no_integrity_until_it_is_vouched_for(house: House, project: str) -> None:
     async def integrities() -> set[int]:
         async with house.superuser() as connection:
             rows = await connection.fetch(

@@ -69,7 +69,7 @@ async def test_an_attempt_is_the_importers_whatever_name_its_page_states(house: 
         ("agent", {"integrity": 2, "by": None}, 1, "agent"),
     ],
 )
-async def test_it_counts_for_no_more_than_the_importer_and_its_page(
+async def test_an_imported_attempt_has_at_most_the_integrity_of_importer_and_page(
     house: House, project: str, kind: str, stated: dict[str, Any], integrity: int, by_kind: str
 ) -> None:
     name = await somebody(house, project, kind, "ingest")
@@ -78,9 +78,7 @@ async def test_it_counts_for_no_more_than_the_importer_and_its_page(
     assert (row["integrity"], row["body"]["by"], row["body"]["by_kind"]) == (integrity, name, by_kind)
 
 
-async def test_again_is_unchanged_whoever_hands_it_in_and_another_content_is_refused(
-    house: House, project: str
-) -> None:
+async def test_a_second_import_is_unchanged_and_other_content_is_refused(house: House, project: str) -> None:
     other = await somebody(house, project, "person", "ingest")
     (first,) = await recorded(house, project, lesson())
     (again,) = await recorded(house, project, lesson(), principal=other)
@@ -110,7 +108,7 @@ async def test_an_attempt_of_the_project_itself_is_not_recorded_again_nor_overwr
 
 
 @pytest.mark.parametrize("field", ["tried", "cause", "verification", "summary", "by"])
-async def test_one_with_a_secret_is_refused_by_its_field_and_the_others_are_kept(
+async def test_a_lesson_with_a_secret_is_refused_by_its_field_and_others_are_kept(
     house: House, project: str, field: str
 ) -> None:
     wrong = lesson(**{field: f"Set it to {SECRET}"}).model_copy(update={"id": "t-2"})

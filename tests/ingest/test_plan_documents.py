@@ -92,7 +92,7 @@ async def test_a_plan_without_a_path_or_a_text_becomes_no_document(
     assert await document(house, project) is None
 
 
-async def test_what_a_plan_rests_on_is_not_lost(house: House, project: str) -> None:
+async def test_the_document_of_a_plan_keeps_its_label_and_integrity(house: House, project: str) -> None:
     task = new_id()
     routed = await house.routed(project, task)
     low = house.delivery(routed)

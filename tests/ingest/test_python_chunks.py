@@ -95,7 +95,7 @@ def test_chunks_of_the_standard_library_parse(folder: str, step: int) -> None:
         "async def f():\n    async with a as b:\n        await c\n" + "        call('''a\nb''')\n" * 80,
     ],
 )
-def test_what_is_long_because_of_many_statements_is_cut_into_what_parses(source: str) -> None:
+def test_a_long_block_of_statements_is_cut_into_chunks_that_parse(source: str) -> None:
     chunks = chunk(source, "python").chunks
     assert len(chunks) > 1
     assert all(parses(piece.text) for piece in chunks), [piece.text for piece in chunks if not parses(piece.text)]

@@ -25,7 +25,7 @@ async def uploaded(house: House, project: str, text: str) -> PutReply:
     return PutReply.model_validate_json(await house.door.put("router", whole.model_dump_json().encode()))
 
 
-async def test_it_is_kept_but_nobody_finds_it_until_it_is_released(house: House, project: str) -> None:
+async def test_a_quarantined_document_is_kept_and_not_found_until_its_release(house: House, project: str) -> None:
     (first,) = await ingested(house, project, document("# Client\n\nIt has a setting.\n"))
     assert (first.status, first.chunks) == ("added", 1)
     (held,) = await ingested(house, project, document(GUIDE))
@@ -47,7 +47,7 @@ async def test_it_is_kept_but_nobody_finds_it_until_it_is_released(house: House,
     assert "quarantined" not in (record or {})
 
 
-async def test_its_text_is_kept_as_a_blob(house: House, project: str) -> None:
+async def test_the_text_of_a_quarantined_document_is_kept_as_a_blob(house: House, project: str) -> None:
     await ingested(house, project, document(GUIDE))
     record, _, _ = await stored_document(house, project)
     blob = Blob.model_validate((record or {})["blob"])
@@ -60,7 +60,7 @@ async def test_its_text_is_kept_as_a_blob(house: House, project: str) -> None:
     assert bytes(content).decode() == GUIDE
 
 
-async def test_what_is_blocked_is_refused_and_named_by_line(house: House, project: str) -> None:
+async def test_a_blocked_document_is_refused_with_the_line(house: House, project: str) -> None:
     (refused,) = await ingested(house, project, document(f"# Keys\n\n{KEY}\n"))
     assert refused.status == "refused"
     assert "an AWS access key" in (refused.problem or "")
@@ -68,9 +68,7 @@ async def test_what_is_blocked_is_refused_and_named_by_line(house: House, projec
     assert await stored_document(house, project) == (None, "", set())
 
 
-async def test_what_is_redacted_is_in_no_chunk_vector_or_title_and_is_unchanged_the_next_time(
-    house: House, project: str
-) -> None:
+async def test_redacted_values_are_in_no_table_and_a_second_ingest_is_unchanged(house: House, project: str) -> None:
     text = f"# Refunds\n\nAsk {MAIL}. The card was {CARD}.\n\n" * 3
     given = Document(source=SOURCE, text=text, title=f"For {MAIL}", metadata={"by": MAIL})
     (added,) = await ingested(house, project, given)

@@ -253,10 +253,10 @@ class TestNotebook:
         assert chunk(found.text, "notebook").chunks[0].context == "Load"
 
     @pytest.mark.parametrize("given", ["{", "[]", "{}", '{"cells": 1}', "[" * 100_000])
-    def test_that_is_none_is_refused(self, given: str) -> None:
+    def test_without_the_form_of_a_notebook_is_refused(self, given: str) -> None:
         assert refused("lab.ipynb", given)[1].startswith("is not a notebook: ")
 
-    def test_with_what_is_no_cell_and_half_a_character_is_what_is_left_of_it(self) -> None:
+    def test_with_malformed_cells_keeps_the_legal_ones(self) -> None:
         cell = {"cell_type": "markdown", "source": "a \ud83d b"}
         assert read("lab.ipynb", json.dumps({"worksheets": [{"cells": 5}, {"cells": [7, cell]}]})).text == "a ? b\n"
 
@@ -318,7 +318,7 @@ class TestConversation:
         assert read("a.json", given).type == "text"
 
     @pytest.mark.parametrize("at", ["1" + "0" * 400, "1e400", "-1", "true"])
-    def test_at_a_time_that_is_none_is_at_what_was_written(self, at: str) -> None:
+    def test_with_an_invalid_time_keeps_the_text_of_the_time(self, at: str) -> None:
         found = read("a.json", f'[{{"speaker": "Ann", "text": "half \\ud83d", "at": {at}}}]')
         assert found.type == "conversation"
         assert found.text.endswith("] Ann: half ?")

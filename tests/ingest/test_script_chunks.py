@@ -113,7 +113,7 @@ def test_a_long_function_is_cut_between_statements() -> None:
         ("const n = <number>value;", ""),
     ],
 )
-def test_what_only_typescript_has_is_known_with_jsx_and_without(source: str, context: str) -> None:
+def test_typescript_syntax_is_parsed_with_and_without_jsx(source: str, context: str) -> None:
     (piece,) = chunk(source, "typescript").chunks
     assert piece.context == context
 
@@ -124,7 +124,7 @@ def test_a_program_that_is_too_long_is_cut_as_text_and_says_so() -> None:
     assert chunked.problem == "not read as JavaScript but as plain text: longer than 524288 characters"
 
 
-def test_what_takes_for_ever_to_parse_is_cut_as_text_and_nobody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_parses_too_long_is_cut_as_text_and_blocks_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(script_module, "PARSE_LIMIT", 3_000)
     source, over = "[1:2] a: " * 4_000, threading.Event()
     turns: list[float] = []

@@ -21,9 +21,9 @@ from counterpoint.proto.ingest import Document, PutPart, PutReply
 from counterpoint.proto.messages import Blob
 
 
-class TestADocumentThatIsNotFinished:
+class TestUnfinishedDocument:
     @pytest.mark.parametrize("old", [None, "valve"])
-    async def test_is_not_the_new_one_until_it_is_asked_for_again(
+    async def test_keeps_the_old_record_until_it_is_ingested_again(
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch, old: str | None
     ) -> None:
         if old is not None:
@@ -49,7 +49,7 @@ class TestADocumentThatIsNotFinished:
         assert (await house.verify(project))["ok"]
 
     @pytest.mark.parametrize("old", [None, "valve"])
-    async def test_is_forgotten_by_the_next_process_where_it_was_new(
+    async def test_is_deleted_by_the_next_process_if_it_was_new(
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch, old: str | None
     ) -> None:
         await ingested(house, project, Document(source="other.md", text="Stays."))
@@ -68,7 +68,7 @@ class TestADocumentThatIsNotFinished:
         assert (became.status, became.chunks) == ("added" if old is None else "replaced", 450)
         assert became.embedded == 50
 
-    async def test_that_cannot_be_kept_leaves_the_one_before_it_as_it_was(self, house: House, project: str) -> None:
+    async def test_that_is_refused_leaves_the_previous_version_unchanged(self, house: House, project: str) -> None:
         await ingested(house, project, document(text("valve")))
         before = await stored_document(house, project)
         (became,) = await ingested(house, project, Document(source=SOURCE, text=text("seal"), metadata={"a": "\0"}))
@@ -78,7 +78,7 @@ class TestADocumentThatIsNotFinished:
         )
         assert await stored_document(house, project) == before
 
-    async def test_the_one_before_it_can_be_put_back(
+    async def test_the_previous_version_can_be_restored(
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await ingested(house, project, document(text("valve")))
@@ -216,7 +216,7 @@ class TestBytes:
         assert became.status == "added", became
         assert (await stored_document(house, project))[1] == said
 
-    async def test_that_nobody_foresaw_cost_no_other_document(
+    async def test_that_raise_an_unexpected_error_cost_no_other_document(
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         read = documents.read

@@ -145,14 +145,14 @@ class MemoryContract:
             (found,) = await memory.router().query(Line(task_id="t", newest_first=newest_first))
             assert [item.body["reasoning"] for item in found.items] == wanted
 
-    async def test_what_the_policy_does_not_grant_is_denied(self, memory: MemoryDriver) -> None:
+    async def test_requests_that_the_policy_does_not_grant_are_denied(self, memory: MemoryDriver) -> None:
         await denied("store", memory.router().query(Get(store="checkpoints", id="x")))
         await denied("store", memory.router().step(Commit(writes=(write("edges", "e"),))))
         await denied("send", memory.lineage().step(Commit(messages=(Outgoing(type=COMPLETED, data={}),))))
         foreign = decision(agent="manager")
         await denied("agent", memory.router().step(Commit(messages=(foreign,))))
 
-    async def test_what_was_not_read_is_not_cited(self, memory: MemoryDriver) -> None:
+    async def test_citations_of_unread_records_are_refused(self, memory: MemoryDriver) -> None:
         await memory.router().step(Commit(writes=(write("submissions", "s-1"),)))
         cites = decision(sources=[{"store": "submissions", "id": "s-1", "version": 1}])
         with pytest.raises(Permanent) as refused:

@@ -64,12 +64,12 @@ async def file(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def opened(file: Path) -> OpenedBackup:
+def archive(file: Path) -> OpenedBackup:
     return open_backup(file, PASSPHRASE, VERSION)
 
 
 @pytest.fixture
-def external(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+def set_postgres_url(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Set the URL of an external PostgreSQL."""
 
     def set_url(url: str) -> None:
@@ -179,9 +179,9 @@ def test_a_wrong_passphrase_and_a_later_release_are_refused(file: Path) -> None:
 
 @pytest.mark.slow
 async def test_the_audit_log_of_a_backup_is_verified_as_that_of_the_house(
-    opened: OpenedBackup, http: httpx.AsyncClient
+    archive: OpenedBackup, http: httpx.AsyncClient
 ) -> None:
-    reports = {report["project"]: report for report in await verify(opened)}
+    reports = {report["project"]: report for report in await verify(archive)}
     assert reports["default"]["commits"] > 0
     for project, report in reports.items():
         live = await http.get("/v1/audit/verify", params={"project": project})
@@ -189,10 +189,10 @@ async def test_the_audit_log_of_a_backup_is_verified_as_that_of_the_house(
             assert report["broken"] == live.json()["broken"], project
 
 
-async def test_a_folder_with_content_is_refused_and_left_alone(opened: OpenedBackup, tmp_path: Path) -> None:
+async def test_a_folder_with_content_is_refused_and_left_alone(archive: OpenedBackup, tmp_path: Path) -> None:
     (tmp_path / "something").write_text("kept")
     with pytest.raises(Permanent, match="something") as refused:
-        await restore(opened, tmp_path)
+        await restore(archive, tmp_path)
     assert refused.value.code == "not_empty"
     assert names(tmp_path) == ["something"]
 
@@ -220,35 +220,35 @@ async def interrupt_restore(file: Path, folder: Path) -> None:
 
 
 async def test_a_house_moves_to_a_server_of_its_owner_and_back_by_a_restore_that_is_killed_and_repeated(
-    opened: OpenedBackup, external: Callable[[str], None], tmp_path: Path
+    archive: OpenedBackup, set_postgres_url: Callable[[str], None], tmp_path: Path
 ) -> None:
     async with other_postgres(tmp_path / "server") as server:
         folder = private_folder(tmp_path / "data")
         own = load_credentials(folder / "secrets.json", NATS_USERS)
         server.run(roles_sql(own.postgres))
-        external(server.server)
+        set_postgres_url(server.server)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("counterpoint.local.backup.restore._finish", interrupted)
             with pytest.raises(KeyboardInterrupt):
-                await restore(opened, folder)
+                await restore(archive, folder)
         loaded = counts(server)
-        await restore(opened, folder)
+        await restore(archive, folder)
         assert not (folder / RESTORING).exists()
         restored = read_credentials(folder / "secrets.json")
         assert restored is not None
         assert restored.postgres == own.postgres
-        assert restored.admin_token == opened.credentials.admin_token
+        assert restored.admin_token == archive.credentials.admin_token
         there = counts(server)
         assert there == loaded
         (tmp_path / "other").mkdir()
         (tmp_path / "other" / "secrets.json").write_text((folder / "secrets.json").read_text())
         with pytest.raises(Permanent, match="content of this installation"):
-            await restore(opened, tmp_path / "other")
+            await restore(archive, tmp_path / "other")
         assert counts(server) == there
         assert names(tmp_path / "other") == ["secrets.json"]
         with (tmp_path / "back").open("wb") as output:
             await create(folder, output, PASSPHRASE, VERSION)
-    external("")
+    set_postgres_url("")
     laptop = tmp_path / "laptop"
     await interrupt_restore(tmp_path / "back", laptop)
     assert (laptop / RESTORING).exists()
@@ -268,21 +268,21 @@ async def test_a_house_moves_to_a_server_of_its_owner_and_back_by_a_restore_that
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_a_house_moves_to_an_older_postgresql_and_back(
-    opened: OpenedBackup, external: Callable[[str], None], tmp_path: Path
+    archive: OpenedBackup, set_postgres_url: Callable[[str], None], tmp_path: Path
 ) -> None:
     async with postgres_of_version(tmp_path / "server", "") as server:
         assert server.run("SHOW server_version").startswith("16.")
         folder = private_folder(tmp_path / "data")
         server.run(roles_sql(load_credentials(folder / "secrets.json", NATS_USERS).postgres))
-        external(server.server)
-        await restore(opened, folder)
+        set_postgres_url(server.server)
+        await restore(archive, folder)
         async with running(folder) as (stack, http):
             tasks = (await http.get("/v1/tasks")).json()["items"]
             assert tasks
             assert (await http.get("/v1/audit/verify")).json()["ok"]
             with (tmp_path / "back").open("wb") as output:
                 await create(stack.data_dir, output, PASSPHRASE, VERSION)
-    external("")
+    set_postgres_url("")
     await restore(open_backup(tmp_path / "back", PASSPHRASE, VERSION), tmp_path / "laptop")
     async with running(tmp_path / "laptop") as (_, http):
         again = (await http.get("/v1/tasks")).json()["items"]

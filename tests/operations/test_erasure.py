@@ -86,7 +86,7 @@ async def test_a_source_is_gone_from_every_table_with_what_rests_on_it(house: Ho
     assert [each.body["text"] for each in found.items] == [GOOD]
 
 
-async def test_a_task_is_gone_and_the_proofs_hold(house: House, project: str) -> None:
+async def test_an_erased_task_is_gone_and_the_proofs_hold(house: House, project: str) -> None:
     task, other = new_id(), new_id()
     learned = await learn(house, project, task, searches=False)
     others = await learn(house, project, other, searches=False)
@@ -107,7 +107,7 @@ async def test_a_task_is_gone_and_the_proofs_hold(house: House, project: str) ->
         assert await connection.fetchval(referring, project, task) == 0
 
 
-async def test_a_whole_project_is_gone_and_no_other(house: House, project: str) -> None:
+async def test_an_erased_project_is_gone_and_no_other(house: House, project: str) -> None:
     document = await ingest(house, project, f"{GOOD} {MARK}")
     await ingest(house, f"{project}-b", f"{GOOD} {MARK}")
     learned = await learn(house, project, new_id())
@@ -122,7 +122,7 @@ async def test_a_whole_project_is_gone_and_no_other(house: House, project: str) 
     assert (await house.answer("router", house.standing(project, principal=PERSON), SEARCH)).items
 
 
-async def test_the_past_says_what_is_gone(house: House, project: str) -> None:
+async def test_queries_of_the_past_name_erased_records(house: House, project: str) -> None:
     document = await ingest(house, project, GOOD)
     commit = await commit_of(house, project, "documents", document)
     await erase(house, project, "source", "runbook.md")
@@ -134,7 +134,7 @@ async def test_the_past_says_what_is_gone(house: House, project: str) -> None:
     assert [each.id for each in listed.erased] == [f"{document}-00000"]
 
 
-async def test_what_it_was_merely_shown_to_stays_unless_asked_for(house: House, project: str) -> None:
+async def test_records_that_were_merely_shown_the_source_stay_unless_asked_for(house: House, project: str) -> None:
     await ingest(house, project, POISON)
     origin = house.delivery(await house.delegated(project, new_id()))
     await house.answer("developer", origin, SEARCH)
@@ -173,7 +173,7 @@ async def test_an_interrupted_one_is_finished_at_the_next_start(
     assert (await house.verify(project))["ok"]
 
 
-async def test_it_is_for_administrators_and_of_what_there_is(house: House, project: str) -> None:
+async def test_an_erasure_needs_an_administrator_and_an_existing_item(house: House, project: str) -> None:
     await ingest(house, project, GOOD)
     body = {"scope": "source", "what": "runbook.md", "reason": "asked for"}
     task = await house.delegated(project, new_id())
@@ -199,7 +199,7 @@ async def test_a_leaf_that_lost_its_content_without_an_erasure_is_found(house: H
     assert f"leaf {at} has no content, and no erasure accounts for it" in report["broken"]
 
 
-async def test_what_stands_beside_the_erased_is_still_vouched_for(house: House, project: str) -> None:
+async def test_other_records_of_a_partly_erased_commit_are_still_verified(house: House, project: str) -> None:
     """A commit wrote two records; one is erased, and the other one is changed afterwards: that is found."""
     task, other = new_id(), new_id()
     origin = house.standing(project)
@@ -217,7 +217,7 @@ async def test_what_stands_beside_the_erased_is_still_vouched_for(house: House, 
     assert "entities/b at version 1 differs from what was committed" in (await house.verify(project))["broken"]
 
 
-async def test_what_stood_beside_the_erased_can_be_erased_as_well(house: House, project: str) -> None:
+async def test_other_records_of_a_partly_erased_commit_can_be_erased(house: House, project: str) -> None:
     """The first erasure vouches for the second record, and the second one takes that back for this record alone."""
     task, other, third = new_id(), new_id(), new_id()
     bodies = [{"name": name, "task_id": about} for name, about in (("a", task), ("b", other), ("c", third))]
@@ -238,7 +238,7 @@ async def test_what_stood_beside_the_erased_can_be_erased_as_well(house: House, 
     assert "entities/c at version 1 differs from what was committed" in (await house.verify(project))["broken"]
 
 
-async def test_what_comes_about_a_task_while_it_is_erased_stays_in_the_log(
+async def test_messages_about_a_task_during_its_erasure_stay_in_the_log(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The leaf of the erasure does not name it, so nothing of it may go."""
@@ -282,7 +282,7 @@ async def test_a_store_forgets_what_is_older_than_its_term(house: House, project
     assert (await house.verify(project))["ok"]
 
 
-async def test_what_changes_while_it_is_found_too_old_is_looked_at_again_later(house: House, project: str) -> None:
+async def test_a_record_that_changes_during_erasure_by_age_is_kept(house: House, project: str) -> None:
     """An erasure by age is nobody's request: whatever stands in its way must not end the process."""
     write = Write(store="webhook_deliveries", id="old", body={"n": MARK})
     await house.apply("router", house.standing(project, principal=PERSON), writes=(write,))
@@ -298,7 +298,7 @@ async def test_what_changes_while_it_is_found_too_old_is_looked_at_again_later(h
     assert await there(house, project, ("webhook_deliveries", "old")) == [True]
 
 
-def test_nothing_of_a_project_is_left_out_but_what_says_what_was_done() -> None:
+def test_only_stores_of_decisions_survive_the_erasure_of_a_project() -> None:
     system = {name for name, row in policy().stores.items() if row.system}
     assert erasure.KEPT & set(policy().stores) == {
         "audit", "erasures", "quarantines", "releases", "revocations", "providers", "projections"
@@ -306,7 +306,7 @@ def test_nothing_of_a_project_is_left_out_but_what_says_what_was_done() -> None:
     assert not system & erasure.KEPT
 
 
-async def test_what_has_a_newer_shape_since_can_be_taken_back_and_erased(
+async def test_records_of_an_older_schema_can_be_taken_back_and_erased(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: dict[str, list[Any]] = {}
@@ -325,7 +325,7 @@ async def test_what_has_a_newer_shape_since_can_be_taken_back_and_erased(
     assert await everywhere(house, project, MARK) == []
 
 
-async def test_what_is_looked_through_while_it_is_erased_leaves_no_name_behind(
+async def test_a_document_that_is_scanned_during_its_erasure_leaves_no_mention(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ingest(house, project, f"It is in dags/{MARK}.py", source="wrong.md")
@@ -350,7 +350,7 @@ async def test_what_is_looked_through_while_it_is_erased_leaves_no_name_behind(
 
 
 @pytest.mark.parametrize(("module", "limit"), [(erasure, "_LIMIT"), (extent, "LIMIT")])
-async def test_what_is_too_much_to_be_followed_is_refused_and_not_done_in_part(
+async def test_an_act_over_the_limit_is_refused_as_a_whole(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch, module: Any, limit: str
 ) -> None:
     document = await ingest(house, project, f"{POISON} {MARK}", source="wrong.md")

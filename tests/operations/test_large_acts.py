@@ -19,7 +19,7 @@ SOURCE = "runbook.md"
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_act_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """One person may change two records alone."""
     monkeypatch.setattr(ApprovalPolicy, "size", lambda *_: 2)
 
@@ -81,7 +81,7 @@ async def state(house: House, project: str, asked: Approval) -> str:
 
 
 @pytest.mark.parametrize("name", ["quarantine", "rollback", "source", "project"])
-async def test_it_is_done_when_it_is_asked_for_again_after_a_second_person_approved(
+async def test_an_act_is_done_when_repeated_after_a_second_person_approved(
     house: House, project: str, name: str
 ) -> None:
     records = await learned_document(house, project)
@@ -104,7 +104,9 @@ async def test_it_is_done_when_it_is_asked_for_again_after_a_second_person_appro
 
 @pytest.mark.parametrize("name", ["quarantine", "source", "project"])
 @pytest.mark.parametrize("verdict", ["approved", None])
-async def test_what_changed_since_is_asked_again(house: House, project: str, name: str, verdict: str | None) -> None:
+async def test_an_act_whose_records_changed_needs_a_new_approval(
+    house: House, project: str, name: str, verdict: str | None
+) -> None:
     records = await learned_document(house, project)
     act = acts(project)[name]
     asked = await approval(house, project, await ordered(house, project, act))
@@ -134,7 +136,7 @@ async def test_a_name_cannot_state_another_list(house: House, project: str, monk
         assert counted == f"{len(listed) - 1} records are erased, with all their versions"
 
 
-async def test_the_hash_covers_what_the_text_does_not_name(
+async def test_the_hash_covers_records_beyond_the_listed_ones(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(large_acts, "NAMED", 1)
@@ -147,7 +149,7 @@ async def test_the_hash_covers_what_the_text_does_not_name(
     assert other.text != large_acts.PlannedAct("erasure", "erase", 3, "3 records", ["a/1", "b/1", "d/1"]).text
 
 
-async def test_neither_the_one_who_asked_nor_their_deputy_approves(house: House, project: str) -> None:
+async def test_the_requester_and_their_deputy_cannot_approve(house: House, project: str) -> None:
     await learned_document(house, project)
     asked = await approval(house, project, await ordered(house, project, acts(project)["source"]))
     given = ApprovalDecision(decision="approved", artifact_sha256=asked.artifact_sha256)
@@ -191,7 +193,7 @@ async def test_an_approval_by_the_one_who_asked_permits_nothing(house: House, pr
     assert all(await there(house, project, *records))
 
 
-async def test_a_rejection_stands_for_the_same_list(house: House, project: str) -> None:
+async def test_a_rejection_holds_for_the_same_list(house: House, project: str) -> None:
     records = await learned_document(house, project)
     act = acts(project)["quarantine"]
     asked = await approval(house, project, await ordered(house, project, act))
@@ -230,7 +232,7 @@ async def test_the_projects_that_use_a_shared_item_count(
     assert (await ordered(house, "shared", act)).commit is not None
 
 
-async def test_small_acts_previews_and_lifts_ask_nobody(
+async def test_small_acts_previews_and_lifts_need_no_approval(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await learned_document(house, project)

@@ -25,14 +25,14 @@ async def again(house: House) -> None:
 
 
 @pytest.fixture
-async def shared(house: House, project: str) -> AsyncIterator[str]:
+async def shared_document(house: House, project: str) -> AsyncIterator[str]:
     """A poisoned document of the shared project, which no other test sees."""
     document = await ingest(house, "shared", f"{POISON} {project}", source=f"{project}.md")
     yield document
     await wish(house, "shared", "quarantine", store="documents", id=document)
 
 
-async def test_what_another_quarantine_is_about_as_well_stays_out(house: House, project: str) -> None:
+async def test_records_under_another_quarantine_stay_out(house: House, project: str) -> None:
     one = await ingest(house, project, POISON, source="one.md")
     two = await ingest(house, project, f"{POISON} At once.", source="two.md")
     learned = await learn(house, project, new_id())
@@ -50,7 +50,7 @@ async def test_what_another_quarantine_is_about_as_well_stays_out(house: House, 
     assert (await house.verify(project))["ok"]
 
 
-async def test_what_was_rolled_back_as_well_stays_out(house: House, project: str) -> None:
+async def test_records_that_were_also_rolled_back_stay_out(house: House, project: str) -> None:
     document = await ingest(house, project, GOOD)
     good = await learn(house, project, new_id())
     await ingest(house, project, POISON)
@@ -63,7 +63,7 @@ async def test_what_was_rolled_back_as_well_stays_out(house: House, project: str
     assert not any(await there(house, project, *bad.values()))
 
 
-async def test_what_was_under_way_is_put_back_too(house: House, project: str) -> None:
+async def test_commits_under_way_are_put_back_too(house: House, project: str) -> None:
     document = await ingest(house, project, POISON)
     task = new_id()
     origin = house.delivery(await house.delegated(project, task))
@@ -77,22 +77,26 @@ async def test_what_was_under_way_is_put_back_too(house: House, project: str) ->
     assert await there(house, project, ("plans", task)) == [True]
 
 
-async def test_of_a_shared_item_is_lifted_in_all_projects(house: House, project: str, shared: str) -> None:
+async def test_lifting_a_shared_item_restores_records_in_all_projects(
+    house: House, project: str, shared_document: str
+) -> None:
     learned = await learn(house, project, new_id())
-    first = await wish(house, "shared", "quarantine", store="documents", id=shared)
+    first = await wish(house, "shared", "quarantine", store="documents", id=shared_document)
     assert not any(await there(house, project, *learned.values()))
     await wish(house, "shared", "lift", id=first)
     assert all(await there(house, project, *learned.values()))
 
 
 @pytest.mark.parametrize("where", ["_in_other_projects", "_lift_in_other_projects"])
-async def test_of_a_shared_item_goes_on_where_it_was_interrupted(
-    house: House, project: str, shared: str, where: str, monkeypatch: pytest.MonkeyPatch
+async def test_an_interrupted_take_back_of_a_shared_item_is_continued(
+    house: House, project: str, shared_document: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learned = await learn(house, project, new_id())
     lifts = where == "_lift_in_other_projects"
-    first = await wish(house, "shared", "quarantine", store="documents", id=shared) if lifts else new_id()
-    body = {"kind": "lift", "id": first} if lifts else {"kind": "quarantine", "store": "documents", "id": shared}
+    first = await wish(house, "shared", "quarantine", store="documents", id=shared_document) if lifts else new_id()
+    body = (
+        {"kind": "lift", "id": first} if lifts else {"kind": "quarantine", "store": "documents", "id": shared_document}
+    )
     write = Write(store="quarantines", id=new_id(), body={**body, "reason": "it is wrong"})
     with monkeypatch.context() as patch:
         patch.setattr(TakeBacks, where, killed)
@@ -103,7 +107,7 @@ async def test_of_a_shared_item_goes_on_where_it_was_interrupted(
         # What was learned of a version that came after the wish is none of its business.
         await ingest(house, "shared", f"{GOOD} {project}", source=f"{project}.md")
         reader = house.delivery(await house.delegated(project, new_id()))
-        await house.answer("developer", reader, Get(store="documents", id=shared))
+        await house.answer("developer", reader, Get(store="documents", id=shared_document))
         attempt = Write(store="attempts", id="later", body={"attempt_id": "later", "tried": "it", "error_message": ""})
         await house.apply("developer", reader, reads=1, writes=(attempt,))
     await again(house)
@@ -112,7 +116,7 @@ async def test_of_a_shared_item_goes_on_where_it_was_interrupted(
         assert await there(house, project, ("attempts", "later")) == [True]
 
 
-async def test_takes_out_behind_what_a_killed_process_did_not(
+async def test_a_restart_takes_out_what_a_killed_process_left(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message carried it into a commit, and the process ended before that was taken out."""

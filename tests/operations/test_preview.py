@@ -27,7 +27,7 @@ async def previewed(house: House, project: str, kind: str, record: str) -> TakeB
 
 
 @pytest.mark.parametrize("kind", ["quarantine", "rollback"])
-async def test_it_counts_what_the_take_back_then_does(house: House, project: str, kind: str) -> None:
+async def test_a_preview_counts_the_effects_of_the_take_back(house: House, project: str, kind: str) -> None:
     document, task = await ingest(house, project, GOOD), new_id()
     await ingest(house, project, POISON)
     learned = await learn(house, project, task)
@@ -49,7 +49,7 @@ async def test_it_counts_what_the_take_back_then_does(house: House, project: str
     assert done.restored == ({"documents": 1, "chunks": 1} if kind == "rollback" else {})
 
 
-async def test_of_a_shared_item_it_counts_the_other_projects(house: House, project: str) -> None:
+async def test_a_preview_of_a_shared_item_counts_other_projects(house: House, project: str) -> None:
     document = await ingest(house, "shared", f"{POISON} {project}", source=f"{project}.md")
     for each in (project, f"{project}-b"):
         await learn(house, each, new_id())
@@ -59,7 +59,7 @@ async def test_of_a_shared_item_it_counts_the_other_projects(house: House, proje
     await wish(house, "shared", "quarantine", store="documents", id=document)
 
 
-async def test_it_names_no_more_than_a_page_of_records(
+async def test_a_preview_names_at_most_one_page_of_records(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("counterpoint.memory.operations.preview.NAMED", 2)
@@ -70,7 +70,7 @@ async def test_it_names_no_more_than_a_page_of_records(
     assert sum(preview.out.values()) > 2
 
 
-async def test_a_lift_and_an_item_of_another_project_have_none(house: House, project: str) -> None:
+async def test_a_lift_and_an_item_of_another_project_have_no_preview(house: House, project: str) -> None:
     document = await ingest(house, project, POISON)
     _, reply = await commanded(house, project, "lift", new_id(), store="quarantines")
     assert reply.refusal is not None

@@ -257,7 +257,7 @@ async def test_every_answer_meanwhile_is_whole_and_of_one_model(
     assert sum(reader.result() for reader in readers) > 30
 
 
-async def test_what_was_embedded_before_the_change_is_embedded_again(
+async def test_texts_embedded_before_the_change_are_embedded_again(
     house: House, project: str, models: dict[str, EmbeddingModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ingest(house, project, documents(2))
@@ -366,7 +366,7 @@ async def test_a_change_whose_answer_is_lost_is_found_out_by_itself(
     assert await meanings(house, project) == {FIRST: 10, SECOND: 10}
 
 
-async def test_what_is_deleted_or_erased_or_written_again_has_no_vector_of_either(house: House, project: str) -> None:
+async def test_replaced_and_erased_documents_have_no_vector_of_either_model(house: House, project: str) -> None:
     await ingest(house, project, documents(4))
     await report_of(house, "begin", SECOND)
     await complete(house)
@@ -383,7 +383,7 @@ async def test_what_is_deleted_or_erased_or_written_again_has_no_vector_of_eithe
     assert (await complete(house))["state"] == "ready"
 
 
-async def test_what_a_model_may_not_be_told_is_reported_and_found_by_its_words(
+async def test_texts_that_a_model_may_not_read_are_reported_and_found_by_words(
     urls: Any, project: str, models: dict[str, EmbeddingModel]
 ) -> None:
     models[SECOND] = WordModel(SECOND, secret=1)
@@ -426,7 +426,7 @@ async def test_a_model_that_fails_meanwhile_fails_no_write_and_is_asked_again(
     assert (await complete(house))["vectors"] == 15
 
 
-async def test_what_does_not_fit_is_refused_and_the_same_again_is_no_second_change(
+async def test_illegal_steps_are_refused_and_repeated_ones_change_nothing(
     house: House, project: str, models: dict[str, EmbeddingModel]
 ) -> None:
     await ingest(house, project, documents(3))

@@ -38,8 +38,8 @@ async def resting(
     return {(each.store, each.id, each.version): each.hops for each in radius.items}
 
 
-class TestTheRadius:
-    async def test_leads_from_a_document_to_what_was_decided_and_learned(self, house: House, project: str) -> None:
+class TestRadius:
+    async def test_contains_decisions_and_lessons_that_used_a_document(self, house: House, project: str) -> None:
         document = await ingest(house, project, POISON)
         poisoned, clean = new_id(), new_id()
         learned = await learn(house, project, poisoned)
@@ -53,7 +53,7 @@ class TestTheRadius:
         assert not any(clean in record for _, record, _ in reached)
         assert await resting(house, project, "chunks", f"{document}-00000") == reached
 
-    async def test_names_nothing_of_a_store_that_the_asker_may_not_read(self, house: House, project: str) -> None:
+    async def test_omits_stores_without_the_right_to_read(self, house: House, project: str) -> None:
         document = await ingest(house, project, POISON)
         await learn(house, project, new_id())
         reached = {store for store, _, _ in await resting(house, project, "documents", document)}
@@ -64,7 +64,7 @@ class TestTheRadius:
         (found,) = await house.queries.answer(less, (Dependents(store="documents", id=document),))
         assert {each.store for each in MemoryRadius.model_validate(found.report).items} == {"attempts"}
 
-    async def test_of_a_version_leaves_out_who_read_the_one_before(self, house: House, project: str) -> None:
+    async def test_of_a_version_omits_readers_of_earlier_versions(self, house: House, project: str) -> None:
         document = await ingest(house, project, GOOD)
         before, after = new_id(), new_id()
         good = await learn(house, project, before)
@@ -75,7 +75,7 @@ class TestTheRadius:
         assert (*good["attempt"], 1) not in reached
         assert (*good["attempt"], 1) in await resting(house, project, "documents", document)
 
-    async def test_says_what_was_named_and_what_was_only_shown(self, house: House, project: str) -> None:
+    async def test_tells_cited_records_from_shown_ones(self, house: House, project: str) -> None:
         document = await ingest(house, project, POISON)
         learned = await learn(house, project, new_id())
         shown = house.delivery(await house.delegated(project, new_id()))
@@ -102,7 +102,7 @@ class TestTheRadius:
             assert await connection.fetchval("SELECT count(*) FROM messages WHERE project = $1", project) == 0
         assert (*learned["plan"], 1) in await resting(house, project, "documents", document)
 
-    async def test_outlives_what_an_earlier_release_has_deleted(self, house: House, project: str) -> None:
+    async def test_survives_deletions_of_an_earlier_release(self, house: House, project: str) -> None:
         document = await ingest(house, project, POISON)
         learned = await learn(house, project, new_id())
         before = await resting(house, project, "documents", document)
@@ -115,7 +115,7 @@ class TestTheRadius:
             await connection.execute("DELETE FROM sources WHERE project = $1", project)
         assert "is missing" in (await house.verify(project))["broken"][0]
 
-    async def test_of_very_much_is_as_much_as_a_message_carries(self, house: House, project: str) -> None:
+    async def test_is_cut_at_the_size_of_a_message(self, house: House, project: str) -> None:
         document = await ingest(house, project, POISON)
         learned = await learn(house, project, new_id())
         await resting(house, project, "documents", document)
@@ -134,14 +134,12 @@ class TestTheRadius:
         assert len(found.report["items"]) > 1000
         assert len(found.model_dump_json()) < REPLY_LIMIT_BYTES
 
-    async def test_of_another_projects_item_is_none(self, house: House, project: str) -> None:
+    async def test_of_an_item_of_another_project_is_empty(self, house: House, project: str) -> None:
         document = await ingest(house, project, POISON)
         await learn(house, project, new_id())
         assert await resting(house, f"{project}-b", "documents", document) == {}
 
-    async def test_of_a_shared_item_is_seen_in_each_project_and_taken_back_in_all(
-        self, house: House, project: str
-    ) -> None:
+    async def test_of_a_shared_item_spans_all_projects(self, house: House, project: str) -> None:
         document = await ingest(house, "shared", f"{POISON} {project}", source=f"{project}.md")
         learned = {each: await learn(house, each, new_id()) for each in (project, f"{project}-b")}
         for each in learned:
@@ -158,9 +156,7 @@ class TestTheRadius:
 
 
 class TestAQuarantine:
-    async def test_takes_a_poisoned_document_and_all_it_reached_out_of_every_read(
-        self, house: House, project: str
-    ) -> None:
+    async def test_removes_a_document_and_its_dependents_from_every_read(self, house: House, project: str) -> None:
         document = await ingest(house, project, POISON)
         poisoned, clean = new_id(), new_id()
         learned = await learn(house, project, poisoned)
@@ -183,7 +179,7 @@ class TestAQuarantine:
         assert learned["plan"][1] in leaf
         assert PERSON in leaf
 
-    async def test_is_lifted_as_it_came(self, house: House, project: str) -> None:
+    async def test_can_be_lifted_without_loss(self, house: House, project: str) -> None:
         document = await ingest(house, project, POISON)
         learned = await learn(house, project, new_id())
         before = {each: await house.body(project, *each) for each in learned.values()}
@@ -200,7 +196,7 @@ class TestAQuarantine:
         # What was put back is wrong again when what it was made of is.
         assert (*learned["attempt"], 3) in await resting(house, project, "documents", document)
 
-    async def test_makes_who_has_read_it_begin_again(self, house: House, project: str) -> None:
+    async def test_is_a_conflict_for_commits_that_read_the_document(self, house: House, project: str) -> None:
         document = await ingest(house, project, POISON)
         origin = house.delivery(await house.delegated(project, new_id()))
         search = VectorSearch(store="chunks", text="repair the orders pipeline")
@@ -213,7 +209,7 @@ class TestAQuarantine:
         assert not (await house.answer("developer", anew, search)).items
         await house.apply("developer", anew, reads=1, messages=(decision(project=project),))
 
-    async def test_of_a_shared_item_makes_readers_elsewhere_begin_again(self, house: House, project: str) -> None:
+    async def test_of_a_shared_item_is_a_conflict_in_other_projects(self, house: House, project: str) -> None:
         document = await ingest(house, "shared", f"{POISON} {project}", source=f"{project}.md")
         origin = house.delivery(await house.delegated(project, new_id()))
         await house.answer("developer", origin, Get(store="documents", id=document))
@@ -223,7 +219,7 @@ class TestAQuarantine:
         assert reply.refusal.kind == "conflict"
 
     @pytest.mark.parametrize("restarted", [False, True])
-    async def test_reaches_what_was_under_way(self, house: House, project: str, restarted: bool) -> None:
+    async def test_reaches_commits_under_way(self, house: House, project: str, restarted: bool) -> None:
         document = await ingest(house, project, POISON)
         task = new_id()
         origin = house.delivery(await house.delegated(project, task))
@@ -237,7 +233,7 @@ class TestAQuarantine:
         await house.apply("manager", house.delivery(done.message_ids[0]), writes=(plan,))
         assert await house.body(project, "plans", f"{task}-p") is None
 
-    async def test_reaches_what_is_committed_at_the_same_moment(self, house: House, project: str) -> None:
+    async def test_reaches_concurrent_commits(self, house: House, project: str) -> None:
         document = await ingest(house, project, POISON)
         tasks = [new_id() for _ in range(6)]
         learned, *_ = await asyncio.gather(
@@ -281,7 +277,7 @@ class TestAQuarantine:
         await ingest(house, project, GOOD)
         assert all(await there(house, project, ("documents", document)))
 
-    async def test_is_for_who_may_operate(self, house: House, project: str) -> None:
+    async def test_is_refused_to_services(self, house: House, project: str) -> None:
         document = await ingest(house, project, POISON)
         body = {"kind": "quarantine", "store": "documents", "id": document, "reason": "wrong"}
         write = Write(store="quarantines", id=new_id(), body=body)
@@ -290,7 +286,7 @@ class TestAQuarantine:
             await house.refusal(caller, house.delivery(task), "store", writes=(write,))
         assert all(await there(house, project, ("documents", document)))
 
-    async def test_of_nothing_and_of_what_is_nobodys_lesson_is_refused(self, house: House, project: str) -> None:
+    async def test_of_unknown_and_foreign_items_is_refused(self, house: House, project: str) -> None:
         task = new_id()
         await house.delegated(project, task)
         other = await ingest(house, f"{project}-b", POISON)
@@ -305,7 +301,7 @@ class TestAQuarantine:
 
 class TestARollback:
     @pytest.mark.parametrize("restarted", [False, True])
-    async def test_of_what_was_under_quarantine_can_be_read_and_rested_on(
+    async def test_of_a_quarantined_document_makes_it_usable_again(
         self, house: House, project: str, restarted: bool
     ) -> None:
         document = await ingest(house, project, GOOD)
@@ -319,7 +315,7 @@ class TestARollback:
         after = await learn(house, project, new_id())
         assert all(await there(house, project, *after.values(), ("documents", document)))
 
-    async def test_puts_what_stood_before_in_its_place(self, house: House, project: str) -> None:
+    async def test_restores_the_previous_version(self, house: House, project: str) -> None:
         document = await ingest(house, project, GOOD)
         good = await learn(house, project, new_id())
         await ingest(house, project, POISON)
@@ -335,7 +331,7 @@ class TestARollback:
         assert [each.body["text"] for each in found.items] == [GOOD]
         assert (await house.verify(project))["ok"]
 
-    async def test_without_a_version_is_of_what_it_says_now(self, house: House, project: str) -> None:
+    async def test_without_a_version_is_of_the_current_text(self, house: House, project: str) -> None:
         document = await ingest(house, project, GOOD)
         await ingest(house, project, POISON)
         wish_id = await wish(house, project, "quarantine", store="documents", id=document)
@@ -345,7 +341,7 @@ class TestARollback:
         assert chunk is not None
         assert chunk["text"] == GOOD
 
-    async def test_after_a_quarantine_brings_back_what_was_good(self, house: House, project: str) -> None:
+    async def test_after_a_quarantine_restores_the_good_version(self, house: House, project: str) -> None:
         document = await ingest(house, project, GOOD)
         await ingest(house, project, POISON)
         bad = await learn(house, project, new_id())
@@ -357,7 +353,7 @@ class TestARollback:
         assert chunk["text"] == GOOD
         assert not any(await there(house, project, *bad.values()))
 
-    async def test_keeps_the_stamps_of_what_it_puts_back(self, house: House, project: str) -> None:
+    async def test_keeps_label_and_integrity(self, house: House, project: str) -> None:
         document = await ingest(house, project, GOOD)
         await ingest(house, project, POISON)
         origin = house.standing(project, principal=PERSON)
@@ -373,7 +369,7 @@ class TestARollback:
         assert after.body["sha256"] != before.body["sha256"]
 
 
-class TestThatNobodyHeardOf:
+class TestLostReply:
     """The commit of a wish whose answer is lost may have been applied, or not."""
 
     @staticmethod
@@ -398,7 +394,7 @@ class TestThatNobodyHeardOf:
         assert reply.refusal.kind == "transient"
 
     @pytest.mark.parametrize("applied", [True, False])
-    async def test_nothing_rests_on_it_until_that_is_known(
+    async def test_commits_that_read_it_are_refused_until_its_result_is_known(
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch, applied: bool
     ) -> None:
         document = await ingest(house, project, POISON)

@@ -34,7 +34,7 @@ LIFTS = st.lists(st.integers(0, 5), max_size=6)
 
 
 @given(VERSIONS, TAKE_BACKS)
-def test_what_stands_without_a_take_back_is_the_last_version(
+def test_without_take_backs_the_last_version_stands(
     written: list[OriginalVersion], take_backs: list[tuple[int, bool, frozenset[int]]]
 ) -> None:
     assert standing_version(written, ()) == (written[-1].version if written[-1].has_body else None)
@@ -117,7 +117,7 @@ async def undone(house: House, steps: list[Step], lifts: list[int]) -> None:
 
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS, lifts=LIFTS)
-async def test_all_is_as_it_was_when_all_is_undone(house: House, steps: list[Step], lifts: list[int]) -> None:
+async def test_undoing_every_take_back_restores_every_record(house: House, steps: list[Step], lifts: list[int]) -> None:
     await undone(house, steps, lifts)
 
 
@@ -153,7 +153,7 @@ async def test_undoing_names_what_still_stands_about_the_same(house: House, proj
     assert done["others"] == [rolled]
 
 
-async def test_what_was_learned_under_a_rollback_goes_with_it(house: House, project: str) -> None:
+async def test_lessons_learned_under_a_rollback_go_with_it(house: House, project: str) -> None:
     """A quarantine that a rollback had overruled counts again, also for what came between."""
     document = await ingest(house, project, GOOD)
     await ingest(house, project, POISON)
@@ -172,7 +172,7 @@ async def test_a_lift_is_nothing_that_can_be_lifted(house: House, project: str) 
     await house.refusal("router", house.standing(project, principal=PERSON), "not_found", writes=(again,))
 
 
-async def test_what_was_only_shown_is_left_alone(house: House, project: str) -> None:
+async def test_records_that_were_only_shown_a_page_are_left_alone(house: House, project: str) -> None:
     document = await ingest(house, project, POISON)
     used = await learn(house, project, new_id())
     origin = house.delivery(await house.delegated(project, new_id()))
@@ -230,7 +230,7 @@ async def test_a_record_with_sources_of_its_own_rests_on_these(house: House, pro
     assert await there(house, project, ("attempts", "fix")) == [False]
 
 
-async def test_what_comes_after_a_shown_page_keeps_its_taint(house: House, project: str) -> None:
+async def test_records_written_after_a_shown_page_keep_its_label_and_integrity(house: House, project: str) -> None:
     """Integrity and label follow all that was read, used or not."""
     await ingest(house, project, POISON)
     async with house.superuser() as connection:
@@ -264,7 +264,7 @@ async def test_the_past_shows_each_record_once_as_it_stood(house: House, project
     assert [await stood(each) for each in (learned_at, out_at, lifted_at)] == [[record], [], [record]]
 
 
-async def test_who_follows_the_record_finds_what_was_put_back(house: House, project: str) -> None:
+async def test_projections_and_epochs_follow_a_take_back_and_its_undo(house: House, project: str) -> None:
     """The graph, and the epoch by which an answer in the cache is known to be old."""
     document = await ingest(house, project, POISON)
     task = new_id()

@@ -104,7 +104,7 @@ async def test_a_second_answer_is_the_same_and_says_so(house: House, project: st
     assert (changed.cache, ids_and_versions(changed)) == ("miss", [("a", 2)])
 
 
-async def test_what_is_not_kept_says_off(house: House, project: str) -> None:
+async def test_uncached_queries_say_off(house: House, project: str) -> None:
     await put(house, project, "a", 1, "restarted")
     for query in (Line(task_id="none"), SEARCH.model_copy(update={"as_of": "2100-01-01T00:00:00Z"})):
         for _ in range(2):
@@ -147,7 +147,7 @@ async def test_another_project_clearance_or_task_has_answers_of_its_own(house: H
     assert ids_and_versions(found[0]) == [("b", 1)]
 
 
-async def test_what_was_read_from_the_cache_is_in_the_read_set(house: House) -> None:
+async def test_reads_from_the_cache_are_in_the_read_set(house: House) -> None:
     """Label, integrity, scores and sources of what a delivery is shown count, wherever it came from."""
     project = f"p-{new_id()}"
     await put(house, project, "a", 1, "restarted", label=2)
@@ -170,7 +170,7 @@ async def test_a_shared_record_moves_the_answers_of_all(house: House, project: s
     assert ids_and_versions(await ask(house, project, query)) == [(query.id, 1)]
 
 
-async def test_what_was_put_late_by_who_read_before_a_commit_is_never_shown(house: House, project: str) -> None:
+async def test_an_answer_read_before_a_commit_is_never_served_after_it(house: House, project: str) -> None:
     await put(house, project, "a", 1, "restarted")
     grant, _ = await house.authority.authorise("router", house.standing(project))
     answers = house.answers
@@ -182,7 +182,7 @@ async def test_what_was_put_late_by_who_read_before_a_commit_is_never_shown(hous
         assert ids_and_versions(await ask(house, project)) == [("a", 2)]
 
 
-async def test_nothing_is_kept_while_a_commit_is_under_way(house: House, project: str) -> None:
+async def test_answers_are_not_cached_while_a_commit_is_under_way(house: House, project: str) -> None:
     await put(house, project, "a", 1, "restarted")
     step = CommitPlan(
         project=project, commit_id=new_id(), consumer="test", message_id=new_id(), step="done", last=True, fence=1,
@@ -388,7 +388,7 @@ async def test_a_valkey_that_does_not_answer_is_left_alone() -> None:
         await far.close()
 
 
-async def test_a_commit_whose_end_nobody_heard_is_read_from_the_record(house: House, project: str) -> None:
+async def test_a_commit_with_a_lost_reply_is_read_from_the_record(house: House, project: str) -> None:
     """The connection breaks while it is applied; asked again, it is answered from the record, and so is who reads."""
     await put(house, project, "a", 1, "restarted")
     await ask(house, project)

@@ -48,7 +48,7 @@ async def stood(house: House, project: str, query: MemoryQuery) -> QueryResult:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_every_past_commit_shows_what_stood_then(house: House, project: str, seed: int) -> None:
+async def test_a_query_as_of_a_commit_shows_the_versions_of_that_time(house: House, project: str, seed: int) -> None:
     present: dict[str, tuple[int, dict[str, Any] | None]] = {}
     moments: list[tuple[str, dict[str, tuple[int, dict[str, Any]]]]] = []
     for n in range(18):
@@ -85,7 +85,7 @@ async def test_a_page_goes_on_where_it_ended(house: House, project: str) -> None
     assert seen == [6, 5, 4, 3, 2, 1, 0]
 
 
-async def test_fields_are_asked_of_what_stood_then(house: House, project: str) -> None:
+async def test_filters_as_of_a_commit_apply_to_the_versions_of_that_time(house: House, project: str) -> None:
     before = await write(house, project, "x", {"state": "open"}, 0)
     await write(house, project, "x", {"state": "closed"}, 1)
     for state, count in (("open", 1), ("closed", 0)):
@@ -93,7 +93,7 @@ async def test_fields_are_asked_of_what_stood_then(house: House, project: str) -
         assert len(found.items) == count
 
 
-async def test_a_search_finds_what_was_said_then(house: House, project: str) -> None:
+async def test_a_search_as_of_a_commit_finds_the_texts_of_that_time(house: House, project: str) -> None:
     task = new_id()
     origin = house.delivery(await house.delegated(project, task))
     await house.apply(
@@ -114,7 +114,7 @@ async def test_a_search_finds_what_was_said_then(house: House, project: str) -> 
     assert (found.plan, found.partial) == ("as of, exact", False)
 
 
-async def test_a_search_of_the_past_says_when_it_has_not_looked_at_all(
+async def test_a_search_of_the_past_is_marked_as_partial_over_the_row_limit(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(as_of, "EXACT_ROWS", 2)
@@ -142,7 +142,7 @@ async def test_a_line_as_it_was(house: House, project: str) -> None:
         assert [each.body["reasoning"] for each in line.items] == [str(m) for m in range(n + 1)]
 
 
-async def test_of_another_project_there_is_no_commit(house: House, project: str) -> None:
+async def test_a_commit_of_another_project_is_unknown(house: House, project: str) -> None:
     commit = await write(house, f"{project}-b", "x", {"n": 1}, 0)
     origin = house.standing(project, principal="administrator")
     for moment, code in ((commit, "unknown_commit"), (new_id(), "unknown_commit"), ("yesterday", "invalid")):

@@ -45,7 +45,7 @@ def test_a_long_text_is_looked_through_in_time_that_grows_with_it(hostile: str) 
     assert Mention("error", "PumpError", 1) in mentions(hostile * (MAX_CHARS // len(hostile) - 10) + " PumpError")
 
 
-def test_nothing_is_lost_or_found_twice_where_a_long_text_is_parted() -> None:
+def test_mentions_in_a_long_text_are_counted_exactly_once() -> None:
     line = "Look at /etc/resolv.conf and ldap.internal, it says PumpError.\n"
     found = mentions(line * 1_000 + "x" * 40_000 + " " + line.strip() * 2)
     assert {(each.kind, each.name, each.count) for each in found} == {
@@ -71,7 +71,7 @@ def test_levels_constants_code_and_jobs_are_neither_errors_nor_files(text: str) 
 
 
 @pytest.mark.parametrize("text", ["", "it was 3.5 times as much", "e.g. this and that", "1.2.3", "and/or", "Mr. Smith"])
-def test_plain_words_are_nothing(text: str) -> None:
+def test_plain_words_are_no_mentions(text: str) -> None:
     assert mentions(text) == ()
 
 
@@ -109,7 +109,7 @@ async def test_a_document_and_a_task_that_mention_the_same_are_neighbours(house:
     assert by_words.items[0].body["name"] == "sftp.carrier.internal"
 
 
-async def test_twice_is_once_and_what_is_said_no_more_goes(house: House, project: str) -> None:
+async def test_a_second_pass_changes_nothing_and_a_new_version_removes_old_mentions(house: House, project: str) -> None:
     await ingest(house, project, PAGE)
     await follow(house, project)
     before = await listed(house, project, "relationships")
@@ -161,7 +161,7 @@ async def test_an_erasure_takes_names_that_nothing_else_mentions(house: House, p
     assert (await house.verify(project))["ok"]
 
 
-async def test_nothing_is_seen_of_another_project(house: House, project: str) -> None:
+async def test_entities_of_another_project_are_hidden(house: House, project: str) -> None:
     await ingest(house, f"{project}-b", PAGE)
     await follow(house, f"{project}-b")
     assert await listed(house, project, "entities") == []

@@ -58,7 +58,7 @@ async def test_edges_that_came_later_are_left_out(house: House, project: str) ->
 @pytest.mark.parametrize(
     ("as_of", "code"), [("yesterday", "invalid"), ("0" * 8 + "-0000-7000-8000-" + "0" * 12, "unknown_commit")]
 )
-async def test_a_moment_that_is_none_is_refused(house: House, project: str, as_of: str, code: str) -> None:
+async def test_an_invalid_moment_is_refused(house: House, project: str, as_of: str, code: str) -> None:
     await record_edges(house, project, edge(EdgeKind.DATA, FETCH, ORDERS))
     with pytest.raises(Permanent) as refused:
         await lineage_of(Reader(house, project), FETCH, as_of=as_of)

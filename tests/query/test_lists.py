@@ -67,7 +67,7 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House
 
 
 @pytest.fixture(scope="module")
-async def big(house: House) -> str:
+async def large_project(house: House) -> str:
     """A project with many records, beside others with as many."""
     name = f"p-{new_id()}"
     async with house.superuser() as connection:
@@ -78,11 +78,11 @@ async def big(house: House) -> str:
 
 
 @pytest.fixture
-async def memory(house: House, big: str) -> AsyncIterator[Connection]:
-    """Memory's login, behind the fence of the big project."""
+async def memory(house: House, large_project: str) -> AsyncIterator[Connection]:
+    """Memory's login, behind the fence of the large_project project."""
     connection = await asyncpg.connect(house.urls.memory)
     await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
-    await connection.execute("SELECT set_config('counterpoint.project', $1, false)", big)
+    await connection.execute("SELECT set_config('counterpoint.project', $1, false)", large_project)
     yield connection
     await connection.close()
 
@@ -103,58 +103,60 @@ async def plan(memory: Connection, sql: str, values: Sequence[Any]) -> tuple[set
 
 @pytest.mark.parametrize("looked_at", [False, True], ids=["a young table", "after autovacuum"])
 async def test_lists_gets_and_walks_use_an_index_that_fits(
-    house: House, big: str, memory: Connection, looked_at: bool
+    house: House, large_project: str, memory: Connection, looked_at: bool
 ) -> None:
     if looked_at:
         async with house.superuser() as connection:
             await connection.execute("ANALYZE records")
     for store, where, index in WHERES:
-        used, read = await plan(memory, *listing(List(store=store, where=where), [big]))
+        used, read = await plan(memory, *listing(List(store=store, where=where), [large_project]))
         assert any(name.startswith(index) for name in used), (where, used)
         assert read <= 100, (where, read)
-    for projects in ([big], [big, "shared"]):
+    for projects in ([large_project], [large_project, "shared"]):
         _, read = await plan(memory, *listing(List(store="documents", limit=1), projects))
         assert read <= 4
     keys = [("edges", "edges7", False), ("jobs", "jobs8", True), ("jobs", "jobs9", False)]
     for number, most in ((1, 1), (2, 2), (3, 4)):
         statement, values = records_by_key(keys[:number])
-        used, read = await plan(memory, statement, [big, *values])
+        used, read = await plan(memory, statement, [large_project, *values])
         assert "records_pkey" in used
         assert read <= most
     for query, index in (
         (List(store="decisions", limit=2), "records_by_decision_seq"),
         (List(store="decisions", task_id="task-7"), "records_by_task"),
     ):
-        used, read = await plan(memory, *listing(query, [big]))
+        used, read = await plan(memory, *listing(query, [large_project]))
         assert index in used
         assert read <= 100
     statement, values = records_by_key([("decisions", "decision-7", False)])
-    used, read = await plan(memory, statement, [big, *values])
+    used, read = await plan(memory, statement, [large_project, *values])
     assert "records_by_decision" in used
     assert read <= 1
-    _, read = await plan(memory, *edge_walk(EdgeWalk(store="edges", start=("node-1",), depth=5), big))
+    _, read = await plan(memory, *edge_walk(EdgeWalk(store="edges", start=("node-1",), depth=5), large_project))
     assert read <= 20
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 7])
-async def test_gets_are_planned_once(big: str, memory: Connection, number: int) -> None:
+async def test_gets_are_planned_once(large_project: str, memory: Connection, number: int) -> None:
     statement, values = records_by_key([("jobs", f"jobs{n}", True) for n in range(number)])
     for _ in range(8):
-        await memory.fetch(statement, big, *values)
+        await memory.fetch(statement, large_project, *values)
     counted = "SELECT generic_plans FROM pg_prepared_statements WHERE statement = $1"
     assert await memory.fetchval(counted, statement) == 3
 
 
 @pytest.mark.parametrize(("store", "where"), [(store, where) for store, where, _ in WHERES])
-async def test_a_list_is_what_containment_finds(
-    house: House, big: str, memory: Connection, store: str, where: dict[str, Any]
+async def test_a_list_equals_a_query_by_containment(
+    house: House, large_project: str, memory: Connection, store: str, where: dict[str, Any]
 ) -> None:
     contained = "SELECT id FROM records WHERE project = $1 AND store = $2 AND body @> $3 ORDER BY seq DESC"
-    expected = [row["id"] for row in await memory.fetch(contained, big, store, where)]
+    expected = [row["id"] for row in await memory.fetch(contained, large_project, store, where)]
     assert expected
     found, cursor = list[str](), None
     while cursor is not None or not found:
-        page = await house.answer("router", house.standing(big), List(store=store, where=where, limit=7, cursor=cursor))
+        page = await house.answer(
+            "router", house.standing(large_project), List(store=store, where=where, limit=7, cursor=cursor)
+        )
         found += [item.id for item in page.items]
         cursor = page.next_cursor
     assert found == expected
@@ -175,18 +177,20 @@ async def test_a_long_value_is_compared_as_a_whole(house: House, project: str, f
         assert [item.id for item in found.items] == [record_id]
 
 
-async def test_a_walk_reaches_what_lies_on_the_way(house: House, big: str) -> None:
-    found = await house.answer("router", house.standing(big), EdgeWalk(store="edges", start=("node-3",), depth=3))
+async def test_a_walk_reaches_what_lies_on_the_way(house: House, large_project: str) -> None:
+    found = await house.answer(
+        "router", house.standing(large_project), EdgeWalk(store="edges", start=("node-3",), depth=3)
+    )
     assert [(item.id, item.score) for item in found.items] == [("edges3", 1), ("edges6", 2), ("edges12", 3)]
     up = EdgeWalk(store="edges", start=("node-12",), direction="up", depth=9)
-    found = await house.answer("router", house.standing(big), up)
+    found = await house.answer("router", house.standing(large_project), up)
     assert [item.id for item in found.items] == ["edges6", "edges3"]
 
 
-async def test_gets_of_one_request_are_answered_in_their_order(house: House, big: str) -> None:
+async def test_gets_of_one_request_are_answered_in_their_order(house: House, large_project: str) -> None:
     ids = ["edges9", "nothing", "edges2", "edges9"]
     asked = [*(Get(store="edges", id=record_id) for record_id in ids), Get(store="jobs", id="jobs4")]
-    reply = await house.query("router", house.standing(big), *asked)
+    reply = await house.query("router", house.standing(large_project), *asked)
     shown = [[item.id for item in found.items] for found in reply.found]
     assert shown == [["edges9"], [], ["edges2"], ["edges9"], ["jobs4"]]
 

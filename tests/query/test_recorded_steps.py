@@ -148,7 +148,7 @@ async def test_an_answer_from_the_cache_is_recorded_as_a_fresh_one(house: House,
         ("UPDATE messages SET body = '{{\"x\": 1}}' WHERE {here} AND type = '{worked}'", "differs from what was sent"),
     ],
 )
-async def test_what_differs_from_the_leaves_is_named(house: House, project: str, change: str, wanted: str) -> None:
+async def test_differences_from_the_leaves_are_named(house: House, project: str, change: str, wanted: str) -> None:
     _, commit, _ = await worked(house, project)
     async with house.superuser() as connection:
         done = await connection.execute(change.format(here=f"project = '{project}'", worked=WORKED))
@@ -178,7 +178,7 @@ async def test_a_report_is_no_difference_but_cannot_be_rebuilt(house: House, pro
     assert [each.kind for each in problems(step, answers)] == ["report"]
 
 
-async def test_what_an_erasure_keeps_of_a_commit_does_not_differ(house: House, project: str) -> None:
+async def test_the_rest_of_a_partly_erased_commit_does_not_differ(house: House, project: str) -> None:
     both = [Write(store="attempts", id=f"a{n}", body=attempt(n, text)) for n, text in enumerate(TEXTS[:2])]
     await house.apply("memory", house.standing(project), writes=tuple(both))
     origin = house.delivery(await house.delegated(project, "t-1"))

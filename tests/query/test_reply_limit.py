@@ -38,7 +38,7 @@ async def test_a_page_that_does_not_fit_is_cut_and_its_cursor_leads_to_the_rest(
     await house.apply("manager", reader, reads=pages, writes=(write,))
 
 
-async def test_only_what_was_shown_is_read(house: House, project: str) -> None:
+async def test_only_items_in_the_reply_are_in_the_read_set(house: House, project: str) -> None:
     reader = await large_tasks(house, project, TASKS)
     page = await house.answer("manager", reader, list_waiting())
     write = Write(store="tasks", id="reader", body=task_body("reader"))
@@ -52,7 +52,7 @@ async def test_only_what_was_shown_is_read(house: House, project: str) -> None:
     assert len(read) < TASKS
 
 
-async def test_of_several_answers_the_longest_are_cut(house: House, project: str) -> None:
+async def test_the_longest_answers_of_a_reply_are_cut(house: House, project: str) -> None:
     reader = await large_tasks(house, project, TASKS)
     asked = (Get(store="tasks", id="t0"), list_waiting(), list_waiting(ascending=True))
     one, whole, few = (await house.query("manager", reader, *asked)).found

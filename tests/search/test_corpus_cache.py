@@ -82,7 +82,7 @@ class ReadConnections:
 
 
 @pytest.fixture
-def reading(postgres: PostgresUrls) -> ReadConnections:
+def read_connections(postgres: PostgresUrls) -> ReadConnections:
     return ReadConnections(postgres.memory)
 
 
@@ -134,14 +134,14 @@ async def fill_store(owner: Connection, draw: random.Random, rows: int, project:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_what_is_held_is_what_the_database_says_after_every_change(
-    owner: Connection, memory: Connection, reading: ReadConnections, seed: int
+async def test_cached_search_equals_the_database_after_every_change(
+    owner: Connection, memory: Connection, read_connections: ReadConnections, seed: int
 ) -> None:
     draw = random.Random(seed)
     await fill_store(owner, draw, 120)
     await fill_store(owner, draw, 30, project="shared")
     await use(memory, "orders")
-    held, watched = CorpusCache(reading, searches=1), CountingConnection(memory)
+    held, watched = CorpusCache(read_connections, searches=1), CountingConnection(memory)
     for turn in range(25):
         await changed(owner, draw, turn)
         rows = [row["row"] for row in await owner.fetch("SELECT row FROM vectors ORDER BY row")]
@@ -157,7 +157,7 @@ async def test_what_is_held_is_what_the_database_says_after_every_change(
                 wanted
             )
         assert watched.compared == compared, "all rows were compared by the database after all"
-    assert reading.read > 10
+    assert read_connections.read > 10
 
 
 async def changed(owner: Connection, draw: random.Random, turn: int) -> None:
@@ -208,28 +208,28 @@ async def changed(owner: Connection, draw: random.Random, turn: int) -> None:
 
 
 async def test_a_store_that_is_changed_between_searches_is_not_read_for_ram(
-    owner: Connection, memory: Connection, reading: ReadConnections
+    owner: Connection, memory: Connection, read_connections: ReadConnections
 ) -> None:
     await fill_store(owner, random.Random(7), 20)
     await use(memory, "orders")
-    held, watched = CorpusCache(reading, searches=3), CountingConnection(memory)
+    held, watched = CorpusCache(read_connections, searches=3), CountingConnection(memory)
     for n in range(6):
         await store(owner, {f"again-{n}": "cats"})
         for _ in range(2):
             await search_corpus(watched, held, unit(n))
-    assert (reading.read, watched.compared) == (0, 12)
+    assert (read_connections.read, watched.compared) == (0, 12)
     for _ in range(3):
         await search_corpus(watched, held, unit(1))
-    assert (reading.read, watched.compared) == (1, 13)
+    assert (read_connections.read, watched.compared) == (1, 13)
 
 
 async def test_a_neighbours_vectors_are_never_read(
-    owner: Connection, memory: Connection, reading: ReadConnections
+    owner: Connection, memory: Connection, read_connections: ReadConnections
 ) -> None:
     draw = random.Random(3)
     await fill_store(owner, draw, 10)
     await fill_store(owner, draw, 10, project="billing")
-    held, watched = CorpusCache(reading, searches=1), CountingConnection(memory)
+    held, watched = CorpusCache(read_connections, searches=1), CountingConnection(memory)
     for project in ("orders", "billing", "orders", "billing"):
         await use(memory, project)
         found = await search_corpus(watched, held, unit(5), project=project)
@@ -238,61 +238,63 @@ async def test_a_neighbours_vectors_are_never_read(
     # Who asks for another project's by name gets nothing, for row-level security is beneath.
     await use(memory, "orders")
     assert not (await search_corpus(memory, held, unit(5), project="billing")).hits
-    assert not (await search_corpus(memory, CorpusCache(reading, searches=1), unit(5), project="billing")).hits
-    assert reading.read == 2
+    assert not (await search_corpus(memory, CorpusCache(read_connections, searches=1), unit(5), project="billing")).hits
+    assert read_connections.read == 2
 
 
-async def test_no_more_is_held_than_may_be(owner: Connection, memory: Connection, reading: ReadConnections) -> None:
+async def test_no_more_is_held_than_may_be(
+    owner: Connection, memory: Connection, read_connections: ReadConnections
+) -> None:
     projects = ("orders", "billing", "stock")
     for project in projects:
         await fill_store(owner, random.Random(1), 10, project=project)
     await use(memory, "orders")
-    alone = CorpusCache(reading, searches=1)
+    alone = CorpusCache(read_connections, searches=1)
     await search_corpus(memory, alone, unit(1))
     (size,) = [corpus.bytes for corpus in alone._corpora.values()]
-    held, reading.read = CorpusCache(reading, limit_bytes=2 * size, searches=1), 0
+    held, read_connections.read = CorpusCache(read_connections, limit_bytes=2 * size, searches=1), 0
     for project in (*projects, "stock", "billing", "orders"):
         await use(memory, project)
         await search_corpus(memory, held, unit(1), project=project)
-    assert reading.read == 4, "the first went for the third, and the third stayed"
-    small = CorpusCache(reading, limit_bytes=bytes_of(10, 384, 0) - 1, searches=1)
+    assert read_connections.read == 4, "the first went for the third, and the third stayed"
+    small = CorpusCache(read_connections, limit_bytes=bytes_of(10, 384, 0) - 1, searches=1)
     await search_corpus(memory, small, unit(1))
-    assert reading.read == 4, "what can never be held is not read for it"
+    assert read_connections.read == 4, "what can never be held is not read for it"
 
 
-async def test_what_has_no_room_with_its_words_is_not_read(
-    owner: Connection, memory: Connection, reading: ReadConnections
+async def test_a_corpus_larger_than_the_cache_is_not_read(
+    owner: Connection, memory: Connection, read_connections: ReadConnections
 ) -> None:
     """Nothing else goes for what cannot stay."""
     await fill_store(owner, random.Random(1), 10, project="billing")
     await store(owner, {f"{n}": " ".join(f"w{n}x{word}" for word in range(40)) for n in range(10)})
-    held = CorpusCache(reading, limit_bytes=bytes_of(10, 384, 100), searches=1)
+    held = CorpusCache(read_connections, limit_bytes=bytes_of(10, 384, 100), searches=1)
     for project in ("billing", "orders", "orders", "orders"):
         await use(memory, project)
         await search_corpus(memory, held, unit(1), project=project, text="w1x1 resolver")
-    assert reading.read == 1
+    assert read_connections.read == 1
     assert [place for place, _ in held._corpora] == [("billing", "chunks")]
 
 
-async def test_what_cannot_be_held_together_is_not_read_by_every_search(
-    owner: Connection, memory: Connection, reading: ReadConnections
+async def test_corpora_that_do_not_fit_together_are_not_read_by_each_search(
+    owner: Connection, memory: Connection, read_connections: ReadConnections
 ) -> None:
     await fill_store(owner, random.Random(1), 20)
     await fill_store(owner, random.Random(2), 20, project="shared")
     await use(memory, "orders")
-    alone = CorpusCache(reading, searches=1)
+    alone = CorpusCache(read_connections, searches=1)
     for _ in range(2):
         await search_corpus(memory, alone, unit(1))
     sizes = [corpus.bytes for corpus in alone._corpora.values()]
     for limit, read in ((sum(sizes), 2), (sum(sizes) - 1, 0)):
-        held, reading.read = CorpusCache(reading, limit_bytes=limit, searches=1), 0
+        held, read_connections.read = CorpusCache(read_connections, limit_bytes=limit, searches=1), 0
         for _ in range(5):
             await search_corpus(memory, held, unit(1))
-        assert reading.read == read
+        assert read_connections.read == read
 
 
-async def test_one_store_is_read_at_a_time_and_nobody_waits_for_it(
-    postgres: PostgresUrls, owner: Connection, memory: Connection, reading: ReadConnections
+async def test_one_corpus_is_read_at_a_time_and_searches_do_not_wait(
+    postgres: PostgresUrls, owner: Connection, memory: Connection, read_connections: ReadConnections
 ) -> None:
     await fill_store(owner, random.Random(1), 10)
     await fill_store(owner, random.Random(2), 10, project="billing")
@@ -300,7 +302,7 @@ async def test_one_store_is_read_at_a_time_and_nobody_waits_for_it(
     other = await asyncpg.connect(postgres.memory)
     await use(other, "billing")
     held, beside, begun, go_on = (
-        CorpusCache(reading, searches=1),
+        CorpusCache(read_connections, searches=1),
         CountingConnection(other),
         asyncio.Event(),
         asyncio.Event(),
@@ -310,21 +312,21 @@ async def test_one_store_is_read_at_a_time_and_nobody_waits_for_it(
         begun.set()
         await go_on.wait()
 
-    reading.before = slow
+    read_connections.before = slow
     assert (await search(memory, scope(), TEXT, unit(1), 20, corpus_cache=held)).hits
     await begun.wait()
     assert (await search(memory, scope(), TEXT, unit(1), 20, corpus_cache=held)).hits
     assert (await search(beside, scope(project="billing"), TEXT, unit(1), 20, corpus_cache=held)).hits
-    assert (reading.read, beside.compared) == (1, 1)
+    assert (read_connections.read, beside.compared) == (1, 1)
     go_on.set()
     await held.loaded()
     await search_corpus(beside, held, unit(1), project="billing")
     await search_corpus(beside, held, unit(1), project="billing")
-    assert (reading.read, beside.compared) == (2, 2)
+    assert (read_connections.read, beside.compared) == (2, 2)
     await other.close()
 
 
-async def test_what_was_changed_is_not_held_until_somebody_searches(tmp_path: Path) -> None:
+async def test_a_change_drops_the_cached_corpus(tmp_path: Path) -> None:
     async with run_postgres(tmp_path) as postgres:
         await migrate(postgres.urls.owner)
         house = House(postgres.urls)
@@ -349,21 +351,21 @@ async def test_what_was_changed_is_not_held_until_somebody_searches(tmp_path: Pa
             await house.close()
 
 
-async def test_what_is_erased_while_it_is_read_is_not_held_after(
-    owner: Connection, memory: Connection, reading: ReadConnections
+async def test_a_corpus_with_an_erasure_during_the_read_is_not_cached(
+    owner: Connection, memory: Connection, read_connections: ReadConnections
 ) -> None:
     await fill_store(owner, random.Random(1), 12)
     await use(memory, "orders")
-    held = CorpusCache(reading, searches=1)
+    held = CorpusCache(read_connections, searches=1)
 
     async def erased(connection: Any) -> None:
         await owner.execute("DELETE FROM vectors WHERE id = 'orders-1'")
         held.drop({("orders", "chunks")})
 
-    reading.before = erased
+    read_connections.before = erased
     assert (await search_corpus(memory, held, unit(1))).hits
     assert not held._corpora
-    reading.before = None
+    read_connections.before = None
     await search_corpus(memory, held, unit(1))
     assert len(held._corpora) == 1
     held.clear()
@@ -371,11 +373,11 @@ async def test_what_is_erased_while_it_is_read_is_not_held_after(
 
 
 async def test_a_search_that_began_before_an_erasure_has_nothing_read_that_was_erased(
-    owner: Connection, memory: Connection, reading: ReadConnections
+    owner: Connection, memory: Connection, read_connections: ReadConnections
 ) -> None:
     await fill_store(owner, random.Random(1), 12)
     await use(memory, "orders")
-    held, watched = CorpusCache(reading, searches=1), CountingConnection(memory)
+    held, watched = CorpusCache(read_connections, searches=1), CountingConnection(memory)
     async with memory.transaction(isolation="repeatable_read", readonly=True):
         before = await search_corpus(memory, None, unit(1))
         await owner.execute("DELETE FROM vectors WHERE id = 'orders-1'")
@@ -384,17 +386,17 @@ async def test_a_search_that_began_before_an_erasure_has_nothing_read_that_was_e
     (corpus,) = held._corpora.values()
     assert "orders-1" not in corpus.ids
     assert "orders-1" not in {hit.id for hit in (await search_corpus(watched, held, unit(1))).hits}
-    assert (reading.read, watched.compared) == (1, 0)
+    assert (read_connections.read, watched.compared) == (1, 0)
 
 
 @pytest.mark.parametrize(
     ("instead", "said"),
     [("SELECT 1 / 0", "not_cached"), ("SELECT pg_sleep(60)", "not_cached"), (b"no statement", "load_failed")],
 )
-async def test_a_search_does_without_what_cannot_be_read(
+async def test_a_search_works_when_a_corpus_cannot_be_read(
     owner: Connection,
     memory: Connection,
-    reading: ReadConnections,
+    read_connections: ReadConnections,
     monkeypatch: pytest.MonkeyPatch,
     instead: Any,
     said: str,
@@ -402,64 +404,64 @@ async def test_a_search_does_without_what_cannot_be_read(
     await fill_store(owner, random.Random(1), 12)
     await use(memory, "orders")
     monkeypatch.setattr("counterpoint.memory.search.corpus_cache._LOAD_TIMEOUT_S", 0.3)
-    wanted, held = ranking(await search_corpus(memory, None, unit(1))), CorpusCache(reading, searches=1)
+    wanted, held = ranking(await search_corpus(memory, None, unit(1))), CorpusCache(read_connections, searches=1)
 
     async def failing(connection: Any) -> None:
         await connection.execute(instead)
 
-    reading.before = failing
+    read_connections.before = failing
     with structlog.testing.capture_logs() as logs:
         for _ in range(3):
             assert ranking(await search_corpus(memory, held, unit(1))) == wanted
     assert [each["event"] for each in logs] == [f"corpus.{said}"]
-    assert reading.read == 1, "what could not be read is not read again by the next search"
+    assert read_connections.read == 1, "what could not be read is not read again by the next search"
     await store(owner, {"new": "resolver"})
-    reading.before = None
+    read_connections.before = None
     await search_corpus(memory, held, unit(1))
     assert len(held._corpora) == 1
 
 
-async def test_what_is_being_read_at_the_end_is_given_up(
-    owner: Connection, memory: Connection, reading: ReadConnections
+async def test_a_read_in_progress_is_cancelled_on_close(
+    owner: Connection, memory: Connection, read_connections: ReadConnections
 ) -> None:
     await fill_store(owner, random.Random(1), 12)
     await use(memory, "orders")
-    held, begun = CorpusCache(reading, searches=1), asyncio.Event()
+    held, begun = CorpusCache(read_connections, searches=1), asyncio.Event()
 
     async def for_ever(connection: Any) -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    reading.before = for_ever
+    read_connections.before = for_ever
     await search(memory, scope(), TEXT, unit(1), 20, corpus_cache=held)
     await begun.wait()
     await held.close()
     assert not held._corpora
-    await CorpusCache(reading).close()
+    await CorpusCache(read_connections).close()
 
 
-async def test_of_equal_rows_the_same_are_found(
-    owner: Connection, memory: Connection, reading: ReadConnections
+async def test_ties_are_broken_as_in_the_database(
+    owner: Connection, memory: Connection, read_connections: ReadConnections
 ) -> None:
     """The same text many times, more often than there are candidates."""
     for n in range(130):
         await store(owner, {f"{n * 37 % 130:03}": "the resolver"})
     await owner.execute("UPDATE meanings SET version = 2 WHERE row % 3 = 0")
     await use(memory, "orders")
-    held, watched = CorpusCache(reading, searches=1), CountingConnection(memory)
+    held, watched = CorpusCache(read_connections, searches=1), CountingConnection(memory)
     for _ in range(2):
         found = await search_corpus(watched, held, unit(1), weights=fixed(1))
         assert ranking(found) == ranking(await search_corpus(memory, None, unit(1), weights=fixed(1)))
     assert watched.compared == 1
 
 
-async def test_what_recall_is_measured_by_is_looked_up_in_the_record(
-    owner: Connection, memory: Connection, reading: ReadConnections
+async def test_recall_samples_come_from_the_record(
+    owner: Connection, memory: Connection, read_connections: ReadConnections
 ) -> None:
     await fill_store(owner, random.Random(1), 12)
     await use(memory, "orders")
     held, watched, query = (
-        CorpusCache(reading, searches=1),
+        CorpusCache(read_connections, searches=1),
         CountingConnection(memory),
         VectorSearch(store="chunks", text=TEXT),
     )
@@ -471,14 +473,14 @@ async def test_what_recall_is_measured_by_is_looked_up_in_the_record(
 
 
 async def test_rows_without_a_vector_are_found_by_their_words(
-    owner: Connection, memory: Connection, reading: ReadConnections
+    owner: Connection, memory: Connection, read_connections: ReadConnections
 ) -> None:
     await fill_store(owner, random.Random(1), 12)
     await use(memory, "orders")
     watched = CountingConnection(memory)
     for which in ("row % 2 = 0", "true"):
         await owner.execute(f"UPDATE meanings SET embedding = NULL, refused = 'refused' WHERE {which}")
-        held, watched.compared = CorpusCache(reading, searches=1), 0
+        held, watched.compared = CorpusCache(read_connections, searches=1), 0
         for _ in range(2):
             found = await search_corpus(watched, held, unit(4))
             assert ranking(found) == ranking(await search_corpus(memory, None, unit(4)))
@@ -486,19 +488,19 @@ async def test_rows_without_a_vector_are_found_by_their_words(
 
 
 async def test_a_change_after_a_store_was_read_is_not_mixed_in(
-    owner: Connection, memory: Connection, reading: ReadConnections
+    owner: Connection, memory: Connection, read_connections: ReadConnections
 ) -> None:
     """A corpus read in another state than a search sees is not used by that search."""
     await fill_store(owner, random.Random(1), 12)
     await use(memory, "orders")
-    held, watched = CorpusCache(reading, searches=1), CountingConnection(memory)
+    held, watched = CorpusCache(read_connections, searches=1), CountingConnection(memory)
 
     async def meanwhile(connection: Any) -> None:
-        reading.before = None
+        read_connections.before = None
         await connection.fetchval("SELECT count(*) FROM vectors")
         await store(owner, {"meanwhile": "resolver"})
 
-    reading.before = meanwhile
+    read_connections.before = meanwhile
     await search_corpus(watched, held, unit(1))
     (corpus,) = held._corpora.values()
     assert "meanwhile" not in corpus.ids

@@ -72,7 +72,7 @@ async def test_only_the_first_256_tokens_count(embedder: Embedder) -> None:
     assert np.array_equal(first, second)
 
 
-async def test_nothing_to_embed_is_no_vectors(embedder: Embedder) -> None:
+async def test_no_texts_give_no_vectors(embedder: Embedder) -> None:
     assert (await embedder.embed([])).shape == (0, DIMENSIONS)
 
 

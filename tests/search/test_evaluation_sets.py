@@ -49,7 +49,9 @@ def test_a_set_is_its_groups_in_order_with_the_questions_that_something_answers(
         ("qrels.tsv", "query\tcorpus\tscore\nq 1\tD1:2\n", "qrels.tsv"),
     ],
 )
-def test_what_is_not_as_the_layout_says_is_named(tmp_path: Path, file: str, text: str, problem: str) -> None:
+def test_a_set_that_breaks_the_layout_is_refused_with_the_problem(
+    tmp_path: Path, file: str, text: str, problem: str
+) -> None:
     (layout(tmp_path / "talks") / file).write_text(text)
     with pytest.raises(UnreadableSet, match=problem):
         read_set(tmp_path / "talks")

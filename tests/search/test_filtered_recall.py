@@ -18,7 +18,7 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture(scope="module")
-async def filled(house: House) -> str:
+async def project_of_few_matches(house: House) -> str:
     """A project in which few rows match the filter, and all others are nearer."""
     project = f"p-{new_id()}"
     writes = []
@@ -39,12 +39,12 @@ async def filled(house: House) -> str:
 
 @pytest.mark.parametrize("weight", [None, 0.0, 0.5, 1.0])
 async def test_rare_rows_are_all_found_though_the_others_are_nearer(
-    house: House, filled: str, weight: float | None
+    house: House, project_of_few_matches: str, weight: float | None
 ) -> None:
     query: Any = VectorSearch(store="attempts", text="restart the resolver", where={"outcome": "rare"}, k=MATCHING)
     if weight is not None:
         query = HybridSearch(**query.model_dump(exclude={"op"}), vector_weight=weight)
-    found = await house.answer("router", house.standing(filled, principal=PERSON), query)
+    found = await house.answer("router", house.standing(project_of_few_matches, principal=PERSON), query)
     assert len(found.items) == MATCHING
     assert {each.body["outcome"] for each in found.items} == {"rare"}
     assert found.plan == "exact"

@@ -64,7 +64,7 @@ async def test_only_what_passes_the_filter_is_found(
     assert sources(await look(house, project, "restart the resolver", **filter)) == wanted
 
 
-async def test_the_past_is_filtered_too_and_says_what_it_cannot_be_asked(house: House, project: str) -> None:
+async def test_filters_as_of_a_time_work_except_by_metadata(house: House, project: str) -> None:
     now = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
     assert sources(await look(house, project, "resolver", under="tools/", as_of=now)) == {"tools/dns.py"}
     asked = HybridSearch(store="chunks", text="resolver", where={"metadata": {"team": "data"}}, as_of=now)
@@ -81,7 +81,7 @@ async def test_each_part_of_a_question_brings_its_own(house: House, project: str
     assert all(each.score for each in both)
 
 
-async def test_what_stands_around_comes_along_without_a_score(house: House, project: str) -> None:
+async def test_neighbours_come_along_without_a_score(house: House, project: str) -> None:
     found = await look(house, project, "open port 389", k=1, neighbours=1, under="runbooks/")
     assert [(each.body["context"], each.score is None) for each in found] == [
         ("Firewall", False),
@@ -90,7 +90,7 @@ async def test_what_stands_around_comes_along_without_a_score(house: House, proj
     ]
 
 
-async def test_what_stands_around_comes_along_for_the_best_alone(house: House, project: str) -> None:
+async def test_neighbours_can_be_limited_to_the_best_hit(house: House, project: str) -> None:
     asked = {"text": "open port 389", "also": ("Where did Caroline go camping?",), "k": 2, "neighbours": 1}
     best = await look(house, project, **asked, neighbours_of=1)
     every = await look(house, project, **asked)

@@ -89,7 +89,7 @@ def ids(found: SearchResult) -> list[str]:
 
 
 @pytest.fixture
-async def stored(owner: Connection, memory: Connection) -> Connection:
+async def connection(owner: Connection, memory: Connection) -> Connection:
     """Memory's connection, on a project that holds `TEXTS`."""
     await store(owner, TEXTS)
     await use(memory, "orders")
@@ -111,9 +111,9 @@ async def stored(owner: Connection, memory: Connection) -> Connection:
     ],
 )
 async def test_identifiers_codes_quotes_and_words_are_found_by_the_lexical_leg(
-    stored: Connection, query: str, first: str
+    connection: Connection, query: str, first: str
 ) -> None:
-    assert ids(await look(stored, query))[0] == first
+    assert ids(await look(connection, query))[0] == first
 
 
 @pytest.mark.parametrize("type", ["python", "markdown", "conversation", ""])
@@ -127,34 +127,34 @@ async def test_identifiers_codes_quotes_and_words_are_found_by_the_lexical_leg(
         ('why does the service say "Name or service not known"', "dns"),
     ],
 )
-async def test_what_names_one_thing_is_found_first_though_all_else_speaks_for_others(
-    owner: Connection, stored: Connection, query: str, first: str, type: str
+async def test_an_exact_name_ranks_first_against_all_other_signals(
+    owner: Connection, connection: Connection, query: str, first: str, type: str
 ) -> None:
     """Code is nearly all judged by meaning; a name in it is looked for by who knows it, and wants that place."""
     await store(owner, {f"far-{n}": f"a service of {n} calls, tasks and databases with arguments" for n in range(40)})
     await owner.execute("UPDATE vectors SET type = $1", type)
     vector = -unit(list(TEXTS).index(first))
-    found = await search(stored, SCOPE, query, vector, 5)
+    found = await search(connection, SCOPE, query, vector, 5)
     assert found.hits[0].id == first
     assert found.hits[0].scores["by_exact_form"] > 0.3
-    unnamed = await search(stored, SCOPE, "what calls it, and with which arguments?", vector, 5)
+    unnamed = await search(connection, SCOPE, "what calls it, and with which arguments?", vector, 5)
     assert unnamed.hits[0].id != first
 
 
-async def test_one_word_of_many_is_enough_to_be_found(stored: Connection) -> None:
-    found = await look(stored, "why does the quarterly zeppelin inspection need a resolver?")
+async def test_one_word_of_many_is_enough_to_be_found(connection: Connection) -> None:
+    found = await look(connection, "why does the quarterly zeppelin inspection need a resolver?")
     assert found.hits[0].id == "dns"
     assert found.hits[0].scores["lexical"] > 0
 
 
 @pytest.mark.parametrize("exact_rows", [0, 1000])
 async def test_the_lexical_score_is_bm25_over_the_rows_in_scope(
-    owner: Connection, stored: Connection, exact_rows: int
+    owner: Connection, connection: Connection, exact_rows: int
 ) -> None:
     await store(owner, {"long": "cats orders " + "task " * 12 + "filler words of many kinds here"})
     await store(owner, {"foreign": "cats cats cats orders"}, project="billing")
     query = "cats task orders clean_orders"
-    found = await look(stored, query, exact_rows=exact_rows)
+    found = await look(connection, query, exact_rows=exact_rows)
     rows = await owner.fetch(
         "SELECT id, (SELECT json_object_agg(lexeme, cardinality(positions)) FROM unnest(lexemes)) AS tf FROM vectors"
         " WHERE project = 'orders'"
@@ -180,10 +180,10 @@ async def test_the_lexical_score_is_bm25_over_the_rows_in_scope(
 
 @pytest.mark.parametrize("exact_rows", [0, 1000])
 async def test_every_hit_carries_both_raw_scores_and_the_fused_one(
-    postgres: PostgresUrls, owner: Connection, stored: Connection, exact_rows: int
+    postgres: PostgresUrls, owner: Connection, connection: Connection, exact_rows: int
 ) -> None:
     await indexed(postgres, owner, "orders", rows=0)
-    found = await look(stored, "cats", vector_weight=0.5, exact_rows=exact_rows)
+    found = await look(connection, "cats", vector_weight=0.5, exact_rows=exact_rows)
     assert found.plan == ("exact" if exact_rows else "indexed")
     assert sorted(ids(found)) == sorted(TEXTS)
     for hit in found.hits:
@@ -193,61 +193,63 @@ async def test_every_hit_carries_both_raw_scores_and_the_fused_one(
     assert all(0 <= hit.score <= 1 for hit in found.hits)
 
 
-async def test_weight_one_is_the_order_of_the_vectors(stored: Connection) -> None:
-    found = await look(stored, "cats", vector_weight=1)
+async def test_weight_one_is_the_order_of_the_vectors(connection: Connection) -> None:
+    found = await look(connection, "cats", vector_weight=1)
     assert [hit.scores["cosine"] for hit in found.hits] == sorted(
         (hit.scores["cosine"] for hit in found.hits), reverse=True
     )
 
 
-async def test_a_search_sees_its_project_and_the_shared_one_and_no_other(owner: Connection, stored: Connection) -> None:
+async def test_a_search_sees_its_project_and_the_shared_one_and_no_other(
+    owner: Connection, connection: Connection
+) -> None:
     await store(owner, {"common": "cats everywhere"}, project="shared")
     await store(owner, {"secret": "cats everywhere"}, project="billing")
-    assert {(hit.project, hit.id) for hit in (await look(stored, "cats")).hits if hit.scores["lexical"]} == {
+    assert {(hit.project, hit.id) for hit in (await look(connection, "cats")).hits if hit.scores["lexical"]} == {
         ("orders", "cats"),
         ("shared", "common"),
     }
     # A scope that names another project than the connection's is held back by row-level security.
-    foreign = await look(stored, "cats", scope=SearchScope("billing", ("chunks",), MODEL, 2))
+    foreign = await look(connection, "cats", scope=SearchScope("billing", ("chunks",), MODEL, 2))
     assert ids(foreign) == ["common"]
 
 
 async def test_a_search_sees_its_stores_its_model_and_labels_up_to_its_own(
-    owner: Connection, stored: Connection
+    owner: Connection, connection: Connection
 ) -> None:
     await store(owner, {"other-store": "cats"}, store="attempts")
     await store(owner, {"other-model": "cats"}, model="model-b")
     await store(owner, {"too-high": "cats"}, label=3)
     await store(owner, {"just-so": "cats"}, label=2)
-    assert {hit.id for hit in (await look(stored, "cats")).hits if hit.scores["lexical"]} == {"cats", "just-so"}
-    both = await look(stored, "cats", scope=SearchScope("orders", ("chunks", "attempts"), MODEL, 2))
+    assert {hit.id for hit in (await look(connection, "cats")).hits if hit.scores["lexical"]} == {"cats", "just-so"}
+    both = await look(connection, "cats", scope=SearchScope("orders", ("chunks", "attempts"), MODEL, 2))
     assert {hit.id for hit in both.hits if hit.scores["lexical"]} == {"cats", "just-so", "other-store"}
 
 
 @pytest.mark.parametrize("query", ["", "   ", "?!…", "\x00", "x" * 5000])
-async def test_a_query_without_a_word_finds_nothing(stored: Connection, query: str) -> None:
-    found = await look(stored, query)
+async def test_a_query_without_a_word_finds_nothing(connection: Connection, query: str) -> None:
+    found = await look(connection, query)
     assert (found.hits, found.plan) == ((), QueryPlan.NONE)
     with pytest.raises(Permanent, match="empty_query"):
         require_word(query)
 
 
-async def test_a_query_of_100_kb_is_refused_and_one_at_the_limit_is_answered(stored: Connection) -> None:
+async def test_a_query_of_100_kb_is_refused_and_one_at_the_limit_is_answered(connection: Connection) -> None:
     with pytest.raises(Permanent, match="query_too_long"):
-        await look(stored, "word " * 20_000)
+        await look(connection, "word " * 20_000)
     longest = " ".join(f"word{n}" for n in range(MAX_QUERY_CHARS))[: MAX_QUERY_CHARS - 10] + " cats"
-    assert (await look(stored, "cats cats " + longest[10:])).hits[0].id == "cats"
+    assert (await look(connection, "cats cats " + longest[10:])).hits[0].id == "cats"
 
 
-async def test_a_long_stack_trace_does_not_crowd_its_words_out(stored: Connection) -> None:
+async def test_a_long_stack_trace_does_not_crowd_its_words_out(connection: Connection) -> None:
     trace = " ".join(f"pkg_a{n}b.fn_c{n}d" for n in range(200))
-    assert (await look(stored, f"{trace} cats, cats and cats")).hits[0].id == "cats"
+    assert (await look(connection, f"{trace} cats, cats and cats")).hits[0].id == "cats"
 
 
-async def test_a_query_of_stop_words_finds_nothing_unless_meaning_alone_is_asked(stored: Connection) -> None:
-    found = await look(stored, "to be or not to be", vector_weight=0.5)
+async def test_a_query_of_stop_words_finds_nothing_unless_meaning_alone_is_asked(connection: Connection) -> None:
+    found = await look(connection, "to be or not to be", vector_weight=0.5)
     assert (found.hits, found.plan, found.terms) == ((), "none", ())
-    assert len((await look(stored, "to be or not to be", vector_weight=1)).hits) == len(TEXTS)
+    assert len((await look(connection, "to be or not to be", vector_weight=1)).hits) == len(TEXTS)
 
 
 async def test_an_empty_project_is_an_empty_answer(memory: Connection) -> None:
@@ -270,10 +272,10 @@ async def test_an_empty_project_is_an_empty_answer(memory: Connection) -> None:
         "a_b'--c.d/*e*/",
     ],
 )
-async def test_no_query_is_syntax(stored: Connection, query: str) -> None:
-    found = await look(stored, query, vector_weight=0.5)
+async def test_no_query_is_syntax(connection: Connection, query: str) -> None:
+    found = await look(connection, query, vector_weight=0.5)
     assert found.plan == ("exact" if found.terms else "none")
-    assert ids(await look(stored, "cats"))[0] == "cats"
+    assert ids(await look(connection, "cats"))[0] == "cats"
 
 
 async def test_a_text_is_found_by_itself_whatever_it_is_written_in(owner: Connection, memory: Connection) -> None:
@@ -284,7 +286,7 @@ async def test_a_text_is_found_by_itself_whatever_it_is_written_in(owner: Connec
         assert ids(await look(memory, text))[0] == id
 
 
-async def test_hybrid_finds_what_words_alone_and_meaning_alone_put_second(
+async def test_hybrid_search_with_the_real_model_finds_the_right_page(
     owner: Connection, memory: Connection, embedder: Embedder
 ) -> None:
     vectors = await embedder.embed(list(TEXTS.values()))
@@ -356,27 +358,27 @@ async def test_a_filtered_search_by_index_gets_its_k_rows(
 
 
 async def test_a_project_that_has_grown_gets_an_index_and_one_that_has_shrunk_loses_it(
-    postgres: PostgresUrls, stored: Connection, owner: Connection
+    postgres: PostgresUrls, connection: Connection, owner: Connection
 ) -> None:
-    assert (await look(stored, "cats", exact_rows=0)).plan == "exact"
+    assert (await look(connection, "cats", exact_rows=0)).plan == "exact"
     assert await indexed(postgres, owner, "orders", rows=len(TEXTS)) == []
     assert await indexed(postgres, owner, "orders", rows=len(TEXTS) - 1) == ["orders"]
-    assert (await look(stored, "cats", exact_rows=0)).plan == "indexed"
+    assert (await look(connection, "cats", exact_rows=0)).plan == "indexed"
     assert await indexed(postgres, owner, "orders", rows=len(TEXTS) - 1) == []
     assert await indexed(postgres, owner, "orders", rows=3 * len(TEXTS)) == []
-    assert (await look(stored, "cats", exact_rows=0)).plan == "exact"
+    assert (await look(connection, "cats", exact_rows=0)).plan == "exact"
 
 
 async def test_an_index_that_was_not_finished_is_not_used_and_made_again(
-    postgres: PostgresUrls, stored: Connection, owner: Connection
+    postgres: PostgresUrls, connection: Connection, owner: Connection
 ) -> None:
     await indexed(postgres, owner, "orders", rows=0)
     await owner.execute(
         f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{index_of('orders', MODEL)}'::regclass"
     )
-    assert (await look(stored, "cats", exact_rows=0)).plan == "exact"
+    assert (await look(connection, "cats", exact_rows=0)).plan == "exact"
     assert await indexed(postgres, owner, "orders", rows=0) == ["orders"]
-    assert (await look(stored, "cats", exact_rows=0)).plan == "indexed"
+    assert (await look(connection, "cats", exact_rows=0)).plan == "indexed"
 
 
 def test_a_query_is_prepared_as_texts_are() -> None:

@@ -105,12 +105,12 @@ def test_a_model_is_found_by_its_id_until_its_content_is_another(tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["file:relative/dir", "/no/scheme", "minilm", "file:"])
-def test_what_is_no_whole_path_of_a_folder_is_refused(name: str) -> None:
+def test_a_relative_path_of_a_model_is_refused(name: str) -> None:
     with pytest.raises(Permanent, match=f"invalid: {VARIABLE}: .*absolute path"):
         folder_of(name, VARIABLE)
 
 
-def test_what_is_missing_or_no_model_is_named(tmp_path: Path) -> None:
+def test_missing_and_unreadable_model_files_are_named(tmp_path: Path) -> None:
     def refused(folder: Path, *, dimensions: int | None = None) -> str:
         with pytest.raises(Permanent) as error:
             FolderEmbedder(folder_of(f"file:{folder}", VARIABLE), dimensions)

@@ -170,7 +170,7 @@ async def test_a_phrase_is_looked_for_where_its_rarest_word_is(owner: Connection
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=3), st.floats(1e-6, 20), max_size=48))
-def test_what_brings_no_candidates_is_worth_next_to_nothing(worth: dict[str, float]) -> None:
+def test_dropped_candidate_terms_have_negligible_weight(worth: dict[str, float]) -> None:
     brings = candidate_terms(worth)
     left = set(worth) - brings
     assert sum(worth[term] for term in left) <= NEGLIGIBLE * sum(worth.values()) + 1e-9

@@ -58,7 +58,7 @@ def queries(house: House, search: SearchEngine) -> QueryExecutor:
 
 
 @pytest.mark.parametrize("plan", ["indexed", "exact"])
-async def test_what_a_worse_index_loses_is_seen(house: House, project: str, plan: str) -> None:
+async def test_the_recall_of_a_worse_index_is_below_one(house: House, project: str, plan: str) -> None:
     worse = SearchEngine(None, None, exact_rows=100 if plan == "indexed" else ROWS, ef_search=1)
     await fill_vectors(house, project, worse.model_id)
     await house.index(project)

@@ -37,7 +37,7 @@ def test_identifiers_codes_paths_and_addresses_keep_their_form(text: str, exact:
         ("port 389 of 10.0.0.53:389", ("10.0.0.53:389", "10.0.0.53")),
     ],
 )
-def test_of_exact_forms_those_are_names_that_prose_does_not_have(text: str, names: tuple[str, ...]) -> None:
+def test_only_exact_forms_outside_prose_are_names(text: str, names: tuple[str, ...]) -> None:
     assert terms(text).names == names
 
 

@@ -121,7 +121,7 @@ async def test_the_committer_goes_on_by_another_connection(house: House, project
         await asyncio.gather(applying, return_exceptions=True)
 
 
-async def test_nobody_waits_for_a_committer_that_has_ended(house: House, project: str) -> None:
+async def test_commits_do_not_wait_for_a_committer_that_has_ended(house: House, project: str) -> None:
     committer = committer_of(house, house.database)
     async with house.superuser() as record, record.transaction():
         await record.execute("INSERT INTO projects (project) VALUES ($1)", project)
@@ -157,7 +157,7 @@ async def lease_of_its_own(house: House, name: str) -> AsyncIterator[str]:
             await record.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-async def test_a_lease_keeps_its_epoch_until_somebody_else_has_held_it(house: House) -> None:
+async def test_a_lease_keeps_its_epoch_until_another_process_has_held_it(house: House) -> None:
     """Commits sent under it may still be on their way."""
     async with lease_of_its_own(house, "ended") as url, Wire(url) as wire, house.superuser() as record:
         ours, theirs = Lease(wire.url, "ours"), Lease(url, "theirs")
@@ -227,7 +227,7 @@ async def test_a_login_that_is_accepted_again_is_no_refusal(house: House) -> Non
     watching.cancel()
 
 
-async def test_what_nothing_goes_on_without_is_done_again_until_it_works() -> None:
+async def test_a_transient_failure_at_startup_is_retried_until_it_works() -> None:
     tries = 0
 
     async def begun() -> int:

@@ -103,7 +103,7 @@ async def whole(graph: Graph) -> Any:
 
 
 @pytest.mark.parametrize("query", [*WRITES, *ELSEWHERE, *SMUGGLED])
-async def test_what_does_not_only_read_is_refused_before_the_engine_sees_it(
+async def test_a_query_that_writes_is_refused_before_the_engine_sees_it(
     graph: Graph, query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = query.replace("{folder}", str(tmp_path))
@@ -168,7 +168,7 @@ async def test_the_process_could_open_no_file_either(
          "RETURN length(p)", {}, 11),
     ],
 )  # fmt: skip
-async def test_what_only_reads_is_answered(graph: Graph, query: str, parameters: Any, wanted: int) -> None:
+async def test_a_query_that_only_reads_is_answered(graph: Graph, query: str, parameters: Any, wanted: int) -> None:
     found = await ask(graph, query, parameters)
     assert (found.rows, found.cut) == (((wanted,),), False)
 
@@ -239,7 +239,7 @@ async def test_a_query_sees_what_was_applied_before_it(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("query", ["MATCH (a:Nothing) RETURN a", "MATCH (a RETURN a", "RETURN 1 / 0"])
-async def test_what_is_wrong_with_a_query_is_said(graph: Graph, query: str) -> None:
+async def test_an_invalid_query_is_refused_with_its_problem(graph: Graph, query: str) -> None:
     with pytest.raises(Permanent) as refused:
         await ask(graph, query)
     assert refused.value.code == "cypher"

@@ -51,7 +51,7 @@ class EngineContract(ABC):
     async def refuses_a_wrong_password(self, engine: Any) -> bool: ...
 
     @pytest.fixture
-    def replaced(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def broken_program(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         """The engine's program is one that fails with a reason."""
         with tempfile.TemporaryDirectory() as folder:
             for program in ("program", "initdb", "postgres"):
@@ -115,7 +115,7 @@ class EngineContract(ABC):
                 async with self.run(tmp_path / "second"):
                     pass
 
-    async def test_one_that_cannot_start_says_why(self, tmp_path: Path, replaced: None) -> None:
+    async def test_one_that_cannot_start_says_why(self, tmp_path: Path, broken_program: None) -> None:
         with pytest.raises(Transient, match="out of order"):
             async with self.run(tmp_path):
                 pass

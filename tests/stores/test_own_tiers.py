@@ -83,7 +83,7 @@ class VectorDriver(CommitDriver):
 
 class TestRecord(TierContract):
     @pytest.fixture(autouse=True)
-    def given(self, house: House) -> None:
+    def set_house(self, house: House) -> None:
         self.house = house
 
     async def driver(self, folder: Path) -> Driver:
@@ -92,7 +92,7 @@ class TestRecord(TierContract):
 
 class TestVector(TierContract):
     @pytest.fixture(autouse=True)
-    def given(self, house: House) -> None:
+    def set_house(self, house: House) -> None:
         self.house = house
 
     async def driver(self, folder: Path) -> Driver:

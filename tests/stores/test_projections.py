@@ -22,7 +22,7 @@ TEXTS = {
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def long_catch_up_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine, a projection that moves is waited for."""
     monkeypatch.setattr(recall_module, "CATCH_UP_TIMEOUT_S", 20.0)
     monkeypatch.setattr(tiers_module, "CATCH_UP_TIMEOUT_S", 20.0)

@@ -122,7 +122,7 @@ class EpisodicContract(TierContract):
         assert await found(author="judge") == set()
         assert await episodic.search(TierScope(ORDERS, ("judge_memory",), CONFIDENTIAL), QUESTION, {}, 10) == []
 
-    async def test_what_cannot_be_filtered_by_is_named(self, episodic: Episodic) -> None:
+    async def test_an_illegal_filter_value_is_named(self, episodic: Episodic) -> None:
         for value in (1.5, None, ["a"], "x" * 201):
             with pytest.raises(Permanent, match=r"where\.language"):
                 await episodic.search(TierScope(ORDERS, (STORE,), 2), QUESTION, {"language": value}, 5)
@@ -135,7 +135,7 @@ class EpisodicContract(TierContract):
         with pytest.raises(Permanent, match=f"3 numbers, but model.* has {DIMENSIONS} dimensions"):
             await episodic.search(TierScope(ORDERS, (STORE,), 2), short, {}, 5)
 
-    async def test_of_equals_the_same_are_shown_whatever_came_first(self, tier: Driver, episodic: Episodic) -> None:
+    async def test_ties_are_broken_independently_of_arrival(self, tier: Driver, episodic: Episodic) -> None:
         same = [Wrote(f"r{n}", says="the same") for n in range(12)]
         await tier.apply(*same)
         scope = TierScope(ORDERS, (STORE,), 2)
@@ -148,7 +148,7 @@ class TestEdge(EpisodicContract):
     async def driver(self, folder: Path) -> Driver:
         return EdgeDriver(folder)
 
-    async def test_what_a_killed_rebuild_left_is_gone_at_the_next_start(self, tmp_path: Path) -> None:
+    async def test_files_of_a_killed_rebuild_are_removed_at_the_next_start(self, tmp_path: Path) -> None:
         """Nobody follows it: what is erased from the record would stay in it."""
         left = [tmp_path / "model-1" / ORDERS / name / "of before" for name in ("draft", "old")]
         for folder in left:
@@ -218,7 +218,7 @@ class TestGraph(TierContract):
         assert any(b"a text" in content for content in files)
         assert not any(b"a refused text" in content for content in files)
 
-    async def test_who_is_named_may_come_later_go_and_come_back(self, tier: Driver) -> None:
+    async def test_edges_follow_targets_that_appear_and_disappear(self, tier: Driver) -> None:
         graph = Graph(Path(tier.folder) / "other", CONFIDENTIAL)  # type: ignore[attr-defined]
 
         async def take(*changes: RecordChange) -> list[list[Any]]:
@@ -252,7 +252,7 @@ class OnDisk:
     """Behaviour of tiers in a folder that is not as they left it."""
 
     @pytest.fixture(params=[EdgeDriver, GraphDriver])
-    async def kept(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
+    async def disk_driver(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
         driver = request.param(tmp_path)
         await driver.apply(Wrote("a"), Wrote("b"))
         yield driver
@@ -263,38 +263,38 @@ class TestOnDisk(OnDisk):
     def files(self, driver: Any) -> Iterator[Path]:
         return (path for path in driver.folder.rglob("*") if path.is_file() and path.name != "lock")
 
-    async def test_a_folder_that_is_gone_is_away_and_then_empty(self, kept: Any) -> None:
-        (live,) = kept.folder.rglob("live")
+    async def test_a_folder_that_is_gone_is_away_and_then_empty(self, disk_driver: Any) -> None:
+        (live,) = disk_driver.folder.rglob("live")
         live.rename(live.with_name("elsewhere"))
         with pytest.raises(Away, match="removed from the disk"):
-            await kept.seen()
+            await disk_driver.seen()
         with pytest.raises(Away, match="has no data"):
-            await kept.seen()
-        assert await kept.tier.position(ORDERS) is None
+            await disk_driver.seen()
+        assert await disk_driver.tier.position(ORDERS) is None
 
-    async def test_what_is_damaged_is_put_aside_and_begun_anew(self, kept: Any) -> None:
-        await kept.tier.close()
-        for path in list(self.files(kept)):
+    async def test_damaged_files_are_put_aside_and_rebuilt(self, disk_driver: Any) -> None:
+        await disk_driver.tier.close()
+        for path in list(self.files(disk_driver)):
             path.write_bytes(b"no such thing " * 500)
-        kept.tier = kept.opened()
-        assert await kept.tier.position(ORDERS) is None
-        assert list(kept.folder.rglob("broken"))
-        await kept.apply(Wrote("a", 2))
-        assert [row[:2] for row in await kept.seen()] == [("a", 2)]
+        disk_driver.tier = disk_driver.opened()
+        assert await disk_driver.tier.position(ORDERS) is None
+        assert list(disk_driver.folder.rglob("broken"))
+        await disk_driver.apply(Wrote("a", 2))
+        assert [row[:2] for row in await disk_driver.seen()] == [("a", 2)]
 
-    async def test_two_processes_do_not_share_a_folder(self, kept: Any) -> None:
-        await kept.tier.close()
-        (lock,) = kept.folder.rglob("lock")
+    async def test_two_processes_do_not_share_a_folder(self, disk_driver: Any) -> None:
+        await disk_driver.tier.close()
+        (lock,) = disk_driver.folder.rglob("lock")
         with lock.open("r+") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
-            kept.tier = kept.opened()
+            disk_driver.tier = disk_driver.opened()
             with pytest.raises(Away, match="cannot be opened"):
-                await kept.tier.position(ORDERS)
-        assert await kept.tier.position(ORDERS) is not None
+                await disk_driver.tier.position(ORDERS)
+        assert await disk_driver.tier.position(ORDERS) is not None
 
-    async def test_no_more_are_open_than_are_kept_and_all_answer(self, kept: Any) -> None:
+    async def test_no_more_are_open_than_are_kept_and_all_answer(self, disk_driver: Any) -> None:
         for n in range(5):
-            await kept.apply(Wrote(f"of-{n}", project=f"p{n}"))
+            await disk_driver.apply(Wrote(f"of-{n}", project=f"p{n}"))
         for n in range(5):
-            assert [row[0] for row in await kept.seen(f"p{n}")] == [f"of-{n}"]
-        assert len(kept.tier._handles._open_handles) <= 2
+            assert [row[0] for row in await disk_driver.seen(f"p{n}")] == [f"of-{n}"]
+        assert len(disk_driver.tier._handles._open_handles) <= 2

@@ -73,7 +73,7 @@ class TierContract(ABC):
         yield driver
         await driver.close()
 
-    async def test_nothing_is_seen_of_an_empty_project(self, tier: Driver) -> None:
+    async def test_an_empty_project_shows_nothing(self, tier: Driver) -> None:
         await tier.apply(Wrote("a", project=BILLING))
         await tier.apply()
         assert await tier.seen() == []
@@ -84,14 +84,14 @@ class TierContract(ABC):
         await tier.apply(Wrote("a", 1))
         assert {row[:2] for row in await tier.seen()} == {("a", 2), ("b", 1)}
 
-    async def test_twice_is_once(self, tier: Driver) -> None:
+    async def test_applying_a_change_twice_has_one_effect(self, tier: Driver) -> None:
         await tier.apply(Wrote("a"), Wrote("b"))
         once = await tier.seen()
         await tier.apply(Wrote("a"), Wrote("b"))
         await tier.apply(Wrote("a"))
         assert await tier.seen() == once
 
-    async def test_what_is_removed_is_gone_and_does_not_come_back_by_an_older_version(self, tier: Driver) -> None:
+    async def test_an_older_version_does_not_restore_a_removed_record(self, tier: Driver) -> None:
         await tier.apply(Wrote("a"), Wrote("b"))
         await tier.apply(Wrote("a", 2, None))
         await tier.apply(Wrote("a", 1))
@@ -118,7 +118,7 @@ class TierContract(ABC):
         await tier.apply(Wrote("r1", 2, label=CONFIDENTIAL + 1))
         assert "r1" not in {row[0] for row in await tier.seen()}
 
-    async def test_it_is_there_when_it_is_opened_again(self, tier: Driver) -> None:
+    async def test_a_reopened_tier_has_its_records(self, tier: Driver) -> None:
         await tier.apply(Wrote("a"), Wrote("b"))
         await tier.apply(Wrote("b", 2, None))
         before = await tier.seen()
@@ -134,7 +134,7 @@ class TierContract(ABC):
         await tier.rebuilt(ORDERS, *now)
         assert await tier.seen() == before
 
-    async def test_all_may_come_first_at_once(self, tier: Driver) -> None:
+    async def test_concurrent_first_writes_are_all_applied(self, tier: Driver) -> None:
         await asyncio.gather(
             *(tier.apply(Wrote(f"{project}-{n}", project=project)) for n in range(4) for project in (ORDERS, BILLING))
         )

@@ -85,7 +85,7 @@ async def test_receivers_are_told_of_a_decision_by_a_step_of_its_own(front: Runn
     assert (delivery["event"]["data"]["by"], delivery["event"]["data"]["decision"]) == ("ann", "approved")
 
 
-async def test_a_decision_takes_nothing_over_from_the_task_and_what_is_told_of_it_does(front: RunningFront) -> None:
+async def test_a_decision_has_its_own_stamps_and_its_notification_those_of_the_task(front: RunningFront) -> None:
     approval = put_approval(front)
     put_task(front, "t1", "input_required", waiting_for="approval")
     task = front.house.item("tasks", "t1")
@@ -372,7 +372,7 @@ def test_all_that_wait_are_shown_and_each_is_decided_on_the_text_that_was_shown(
     assert [each.body["artifact_sha256"] for each in api.asked[2:]] == ["ab" * 32, "cd" * 32]
 
 
-def test_nothing_is_decided_where_nothing_waits(api: ScriptedApi) -> None:
+def test_rejecting_all_without_approvals_decides_nothing(api: ScriptedApi) -> None:
     api.on(f"GET {URL}", (200, {"items": [], "next_cursor": None}))
     assert run(api, "reject", "--all", "--reason", "too dear") == (0, "no approvals wait")
 

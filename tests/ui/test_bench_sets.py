@@ -99,7 +99,7 @@ def _check_answers(report: dict[str, Any]) -> None:
     assert report["answers_cite_evidence"] == report["resolved_without_fallback"] == 1.0
 
 
-def test_what_cannot_be_measured_is_said(folder: Path, tmp_path: Path) -> None:
+def test_a_bench_that_cannot_run_says_why(folder: Path, tmp_path: Path) -> None:
     for arguments, said in (
         (["retrieval"], "needs a folder of sets"),
         (["commit", str(folder)], "takes no folder"),

@@ -118,7 +118,7 @@ def test_calibration_answers_the_same_and_makes_the_mean_confidence_the_share_ri
         calibrate(model, [(0.6, True)], "a set")
 
 
-def test_what_lacks_the_thing_asked_for_is_refused_whatever_its_signs() -> None:
+def test_a_case_without_the_thing_asked_for_is_refused() -> None:
     sets = [_cases(20, 5, 8), _cases(15, 4, 10)]
     lacking = [replace(case, lacking=True) for case in sets[0]]
     right, refused, wrong = shares(lacking, probabilities(lacking, fit_weights(sets)), 0.3)

@@ -97,7 +97,7 @@ def put_waiting_task(front: RunningFront, **fields: Any) -> None:
     put_task(front, "t1", "input_required", **{"kind": "troubleshoot", "title": "load <b>stock</b>", **fields})
 
 
-async def test_what_waits_and_a_task_are_shown_as_plain_text(chat: RunningFront) -> None:
+async def test_waiting_tasks_and_a_task_are_shown_as_plain_text(chat: RunningFront) -> None:
     assert await reply_text(chat, "waiting") == f"Nothing waits in project {PROJECT}."
     put_waiting_task(chat, escalation={"to": "human", "code": "no_memory", "needs": []})
     assert await reply_text(chat, "waiting") == "t1: load <b>stock</b> (no_memory)"
@@ -154,7 +154,7 @@ async def test_a_text_to_approve_is_shown_character_by_character(chat: RunningFr
     assert body[-1] == {"type": "CodeBlock", "codeSnippet": artifact, "language": "PlainText"}
 
 
-async def test_what_was_changed_and_an_outcome_are_reported_as_the_person(chat: RunningFront) -> None:
+async def test_changes_and_outcomes_are_reported_as_the_person(chat: RunningFront) -> None:
     put_waiting_task(chat, waiting_for="outcome", proposal="Restart it", attempt=1)
     await chat.me.post("/v1/tasks", json={"kind": "troubleshoot", "description": "d", "task_id": "t1"})
     assert "must be succeeded" in await reply_text(chat, "outcome t1 helped")

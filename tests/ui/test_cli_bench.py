@@ -24,7 +24,7 @@ Executed = tuple[str, list[str], dict[str, str]]
 
 
 @pytest.fixture
-def executed(monkeypatch: pytest.MonkeyPatch) -> list[Executed]:
+def executions(monkeypatch: pytest.MonkeyPatch) -> list[Executed]:
     """The programs that took the command's place: name, arguments and environment."""
     seen: list[Executed] = []
 
@@ -45,73 +45,73 @@ def run(*words: str) -> Any:
 
 
 @pytest.mark.parametrize("name", ["commit", "flow", "front", "incidents", "line", "memory"])
-def test_what_the_environment_or_a_folder_points_to_is_not_measured(
-    name: str, executed: list[Executed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_stack_named_by_environment_or_folder_is_not_measured(
+    name: str, executions: list[Executed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".counterpoint").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COUNTERPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("COUNTERPOINT_DATA_DIR", str(tmp_path))
     assert run(name, "--json").exit_code == 0
-    assert executed == [(name, ["--json"], dict(os.environ))]
+    assert executions == [(name, ["--json"], dict(os.environ))]
 
 
-def test_memory_is_measured_in_sections_and_in_full(executed: list[Executed]) -> None:
+def test_memory_is_measured_in_sections_and_in_full(executions: list[Executed]) -> None:
     assert run("memory", "--only", "policy", "--only", "idle", "--full", "--json").exit_code == 0
-    ((program, arguments, _),) = executed
+    ((program, arguments, _),) = executions
     assert program == "memory"
     assert arguments == ["--json", "--full", "--only", "policy", "--only", "idle"]
 
 
-def test_load_takes_a_mix_or_the_one_that_ships(executed: list[Executed], tmp_path: Path) -> None:
+def test_load_takes_a_mix_or_the_one_that_ships(executions: list[Executed], tmp_path: Path) -> None:
     mix = tmp_path / "mix.json"
     assert run("load", str(mix), "--rate", "40", "--seconds", "600").exit_code == 0
-    assert executed[0][:2] == ("load", [str(mix), "--rate", "40.0", "--seconds", "600.0"])
+    assert executions[0][:2] == ("load", [str(mix), "--rate", "40.0", "--seconds", "600.0"])
     assert run("load").exit_code == 0
-    assert executed[1][:2] == ("load", [])
+    assert executions[1][:2] == ("load", [])
     assert TaskMix.read(HALF).chunks > 0
 
 
-def test_incidents_have_a_rate_and_a_length(executed: list[Executed]) -> None:
+def test_incidents_have_a_rate_and_a_length(executions: list[Executed]) -> None:
     assert run("incidents", "--rate", "2", "--seconds", "9", "--json").exit_code == 0
-    assert executed[0][:2] == ("incidents", ["--json", "--rate", "2.0", "--seconds", "9.0"])
+    assert executions[0][:2] == ("incidents", ["--json", "--rate", "2.0", "--seconds", "9.0"])
     assert run("flow", "--rate", "2").exit_code == 2
 
 
 @pytest.mark.parametrize("option", [("--full",), ("--only", "policy")], ids=" ".join)
-def test_only_memory_has_sections(option: tuple[str, ...], executed: list[Executed]) -> None:
+def test_only_memory_has_sections(option: tuple[str, ...], executions: list[Executed]) -> None:
     told = run("commit", *option)
     assert told.exit_code == 2
     assert "an option of the benchmark memory" in told.output
-    assert executed == []
+    assert executions == []
 
 
-def test_a_url_is_measured_from_outside_with_its_token_out_of_sight(executed: list[Executed]) -> None:
+def test_a_url_is_measured_from_outside_with_its_token_out_of_sight(executions: list[Executed]) -> None:
     assert run("flow", "--url", "http://there", "--token", "secret").exit_code == 0
-    ((program, arguments, environment),) = executed
+    ((program, arguments, environment),) = executions
     assert (program, arguments, environment["COUNTERPOINT_TOKEN"]) == ("http_flow", ["http://there"], "secret")
 
 
-async def test_a_data_folder_is_measured_from_outside_with_its_health(stack: Stack, executed: list[Executed]) -> None:
+async def test_a_data_folder_is_measured_from_outside_with_its_health(stack: Stack, executions: list[Executed]) -> None:
     told = stack.endpoints
     assert run("flow", "--json", "--data-dir", str(stack.data_dir)).exit_code == 0
-    ((program, arguments, environment),) = executed
+    ((program, arguments, environment),) = executions
     health = [service.health for service in told.services.values()]
     assert (program, arguments) == ("http_flow", [told.http, "--json", "--health", *health])
     assert environment["COUNTERPOINT_TOKEN"] == told.token
 
 
 @pytest.mark.parametrize("named", [("--url", "http://there", "--token", "t"), ("--data-dir", "here")], ids=" ".join)
-def test_a_commit_is_measured_on_no_stack_that_is_named(named: tuple[str, ...], executed: list[Executed]) -> None:
+def test_a_commit_is_measured_on_no_stack_that_is_named(named: tuple[str, ...], executions: list[Executed]) -> None:
     told = run("commit", *named)
     assert told.exit_code == 2
     assert "only measures a temporary stack" in told.output
-    assert executed == []
+    assert executions == []
 
 
-def test_a_folder_on_which_nothing_runs_is_not_reachable(executed: list[Executed], tmp_path: Path) -> None:
+def test_a_folder_on_which_nothing_runs_is_not_reachable(executions: list[Executed], tmp_path: Path) -> None:
     assert run("flow", "--data-dir", str(tmp_path)).exit_code == 3
-    assert executed == []
+    assert executions == []
 
 
 async def test_a_running_stack_is_measured_in_a_project_of_its_own(
@@ -144,7 +144,7 @@ async def test_a_stack_that_is_not_ready_is_not_measured(stack: Stack) -> None:
         await measure_stack(told.http, told.token, [f"{told.services['memory'].health}/nothing"], SIZE)
 
 
-async def test_nobody_there_and_a_wrong_token_are_said_without_a_traceback(stack: Stack) -> None:
+async def test_a_dead_address_and_a_wrong_token_end_without_a_traceback(stack: Stack) -> None:
     for url, code, told in (("http://127.0.0.1:1", 3, "no response from"), (stack.endpoints.http, 1, "HTTP 401")):
         options = ["bench", "flow", "--url", url, "--token", "wrong"]
         ended = await asyncio.to_thread(

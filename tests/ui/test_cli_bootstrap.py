@@ -45,7 +45,7 @@ def added(*sources: str) -> tuple[int, Any]:
     return 200, {"documents": [{"source": each, "status": "added", "chunks": 1} for each in sources]}
 
 
-def test_what_each_phase_finds(project_folder: Path) -> None:
+def test_each_phase_finds_its_documents(project_folder: Path) -> None:
     own = collect("own-docs", PhaseOptions(), project_folder, {})
     assert "counterpoint/docs/retrieval.md" in [one.source for one in own.documents]
     assert "counterpoint/README.md" in [one.source for one in own.documents]
@@ -90,7 +90,7 @@ def test_a_phase_is_done_when_memory_finds_what_it_was_given(api: ScriptedApi, p
     assert "[1/1] dags: 1 document" in notes
 
 
-def test_what_memory_does_not_find_again_fails_with_the_reason(api: ScriptedApi, project_folder: Path) -> None:
+def test_a_document_that_a_search_does_not_find_fails_its_phase(api: ScriptedApi, project_folder: Path) -> None:
     api.on("POST /v1/documents", added("dags/orders.py"))
     api.on("POST /v1/search", (200, {"items": [{"source": "other.py"}]}))
     code, report, _ = bootstrapped(api, "--phase", "dags")

@@ -76,7 +76,7 @@ def test_the_text_of_a_stop_for_want_of_a_provider_is_a_plan(code: str) -> None:
     assert "last proposed" not in lines
 
 
-def test_numbers_and_what_was_searched_for_are_there_when_they_are_asked_for() -> None:
+def test_a_verbose_card_shows_scores_and_searches() -> None:
     score = "0.66, medium 0.4 × similarity 0.85 + 0.3 × 2/5 sources + 0.2 × provider (not applicable, counts as yes)"
     escalation = {"to": "human", "code": "low_confidence", "searched_for": ["documents about: the resolver"]}
     caveats = incident()["findings"] | {"caveats": ["confidence is medium (0.66)"]}
@@ -88,7 +88,7 @@ def test_numbers_and_what_was_searched_for_are_there_when_they_are_asked_for() -
     assert "0.66" not in short
 
 
-def test_what_is_quoted_in_the_proposal_is_not_quoted_again() -> None:
+def test_a_quote_in_the_proposal_is_not_repeated() -> None:
     assert card_text(incident()).count("dig @RESOLVER") == 1
     without = card_text(incident(proposal=None))
     assert f"“{RUNBOOK}”" in without
@@ -141,7 +141,7 @@ def test_a_card_of_a_held_proposal_says_who_decides_until_when_and_how() -> None
         ("often", None),
     ],
 )
-def test_it_says_how_often(repeats: Any, said: str | None) -> None:
+def test_the_card_says_how_often_a_failure_occurred(repeats: Any, said: str | None) -> None:
     lines = flat(card_text(incident(context={"repeats": repeats})))
     assert said in lines if said else "first on" not in lines
 
@@ -165,7 +165,7 @@ def rests(number: int) -> list[dict[str, Any]]:
     ]
 
 
-def test_who_is_hit_is_worst_first_and_folded_above_ten() -> None:
+def test_downstream_is_sorted_by_impact_and_folded_above_ten() -> None:
     findings = incident()["findings"] | {"downstream": rests(24)}
     lines = card_text(incident(findings=findings)).splitlines()
     listed = [line for line in lines if re.search(r"thing\d", line)]
@@ -179,7 +179,7 @@ def test_who_is_hit_is_worst_first_and_folded_above_ten() -> None:
     assert len(re.findall(r"thing\d", card_text(incident(findings=findings), verbose=True))) == 24
 
 
-def test_what_a_caller_claims_is_called_a_claim_and_stands_last() -> None:
+def test_downstream_claimed_by_a_caller_is_marked_and_stands_last() -> None:
     row = {"kind": "job", "namespace": "n", "name": "billing", "hops": 1, "edge": "data", "owner": "ceo"}
     downstream = [row | {"claimed_by": "caller"}, *rests(2)]
     lines = card_text(incident(findings=incident()["findings"] | {"downstream": downstream})).splitlines()
@@ -212,7 +212,7 @@ def test_affected_jobs_that_were_not_listed_as_downstream_are_counted_in_the_imp
     assert "besides" not in lines
 
 
-def test_what_has_changed_and_what_is_affected_is_listed() -> None:
+def test_changes_and_affected_jobs_are_listed() -> None:
     changed = [
         {"what": "code", "before": "1", "after": "2", "url": "https://git.example/compare/1...2"},
         {"what": "schema", "name": "raw.a", "before": "x INT"},
@@ -268,7 +268,7 @@ def test_where_no_document_is_about_it_the_nearest_are_called_the_nearest() -> N
     assert "nearest “Ask the resolver" in lines
 
 
-def test_code_without_a_plan_quotes_the_nearest_and_with_one_what_it_rests_on() -> None:
+def test_a_stopped_build_shows_its_documents_or_the_nearest_passage() -> None:
     escalation = {"to": "calling_llm", "code": "no_model"}
     given = {"kind": "develop", "proposal": None, "waiting_for": "override", "escalation": escalation}
     assert "1 document about it" in flat(card_text(incident(**given)))
@@ -304,7 +304,7 @@ def test_an_offer_is_not_repeated_as_a_next_step() -> None:
     assert "may help      This looks alike." in stopped
 
 
-def test_what_is_needed_is_not_repeated_as_a_next_step() -> None:
+def test_a_need_is_not_repeated_as_a_next_step() -> None:
     need = {"kind": "outcome", "what": "report what was changed", "how": "counterpoint outcome T succeeded"}
     findings = incident()["findings"] | {"next_steps": [f"{need['what']}: `{need['how']}`", "Ask the owner."]}
     lines = card_text(incident(findings=findings, needs=[need]))
@@ -312,7 +312,7 @@ def test_what_is_needed_is_not_repeated_as_a_next_step() -> None:
     assert "then          Ask the owner." in lines
 
 
-def test_a_task_that_nobody_has_looked_at_does_not_say_that_nothing_is_known() -> None:
+def test_a_card_before_any_search_says_not_searched_yet() -> None:
     lines = card_text(incident(findings=None))
     assert "not searched yet" in lines
     assert "found no similar one" not in lines
@@ -344,14 +344,14 @@ def test_any_text_makes_a_card_of_every_format(error: str, proposal: str) -> Non
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
-def test_nothing_that_is_shown_steers_a_terminal(error: str, title: str) -> None:
+def test_control_characters_are_removed_from_a_card(error: str, title: str) -> None:
     escape = "\x1b[2J\x07"
     task = Task.model_validate(incident(error_message=error + escape, title=escape + title, reason=escape))
     for form in Format:
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", render(card(task, verbose=True), form))
 
 
-def test_what_is_shown_is_read_in_its_own_order() -> None:
+def test_bidirectional_controls_are_shown_as_text() -> None:
     task = Task.model_validate(incident(error_message="rm \u202e/tmp\u2066", title="\u202dx" * 200))
     for form in Format:
         shown = render(card(task, verbose=True), form)

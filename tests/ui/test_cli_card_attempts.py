@@ -70,7 +70,7 @@ def test_a_fix_that_a_run_alone_has_shown_is_called_unconfirmed() -> None:
     assert "fixed by" not in lines
 
 
-def test_what_was_reported_of_another_task_after_this_one_was_submitted_is_no_attempt_of_this_one() -> None:
+def test_a_later_report_of_another_task_is_no_attempt_of_this_one() -> None:
     lines = flat(card_text(recognised(0.9, when="2030-01-01T00:00:00Z")))
     assert "almost certainly the same failure: 1 attempt" in lines
     assert "tried in this task" not in lines

@@ -131,7 +131,7 @@ def test_an_unknown_autonomy_is_refused_before_anything_is_sent(api: ScriptedApi
 
 
 @pytest.mark.parametrize("words", [["submit", "plan", "x"], ["ask", "x", "--no-wait"]])
-def test_what_is_unavailable_for_a_moment_is_asked_again_under_the_same_key(
+def test_a_request_is_retried_with_the_same_idempotency_key(
     api: ScriptedApi, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("counterpoint.cli.api._RETRY_S", 0.01)
@@ -145,7 +145,7 @@ def test_what_is_unavailable_for_a_moment_is_asked_again_under_the_same_key(
     assert api.asked[3].headers["idempotency-key"] != api.asked[0].headers["idempotency-key"]
 
 
-def test_what_stays_unavailable_fails(api: ScriptedApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_fails_when_the_api_stays_unavailable(api: ScriptedApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("counterpoint.cli.api._PATIENCE_S", 0.0)
     monkeypatch.setattr("counterpoint.cli.api._RETRY_S", 0.01)
     api.on("POST /v1/tasks", (503, {"title": "Service Unavailable", "status": 503}))
@@ -167,7 +167,7 @@ def test_an_error_that_is_larger_than_a_message_takes_is_not_sent(
     assert "counterpoint ingest" in result.stderr
 
 
-def test_submit_names_on_stderr_what_nobody_knows(api: ScriptedApi) -> None:
+def test_submit_names_unknown_fields_on_stderr(api: ScriptedApi) -> None:
     api.on("POST /v1/tasks", (202, incident(state="submitted", ignored=["descripton"])))
     result = run("submit", "plan", "x", *api.options())
     assert "descripton" in result.stderr
@@ -264,7 +264,7 @@ def test_who_may_not_read_a_task_may_report_its_outcome(api: ScriptedApi) -> Non
         ["cancel", INCIDENT],
     ],
 )
-def test_what_is_said_about_a_task_that_has_ended_fails_and_says_so(api: ScriptedApi, arguments: list[str]) -> None:
+def test_a_report_on_an_ended_task_fails_and_says_so(api: ScriptedApi, arguments: list[str]) -> None:
     reply = {"task_id": INCIDENT, "state": "completed", "late": True}
     api.on(f"POST /v1/tasks/{INCIDENT}/{arguments[0]}", (202, reply))
     result = run(*arguments, *api.options())

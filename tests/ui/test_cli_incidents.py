@@ -93,7 +93,7 @@ def test_a_line_that_is_no_json_is_named_and_the_others_are_read() -> None:
         ("a.json", '"text"', "no column|a list of incidents"),
     ],
 )
-def test_what_is_no_list_of_incidents_says_why(name: str, text: str, problem: str) -> None:
+def test_a_file_without_incidents_is_refused_with_a_reason(name: str, text: str, problem: str) -> None:
     with pytest.raises(IncidentFileError, match=problem):
         read(name, text)
 
@@ -103,9 +103,7 @@ _ROWS = st.lists(st.lists(_CELL, max_size=9), max_size=6)
 
 
 @given(_ROWS, st.sampled_from([",", ";", "\t"]), st.sampled_from(["a.csv", "a.json", "a.jsonl", "a"]))
-def test_whatever_a_file_holds_is_read_named_or_refused_as_a_whole(
-    rows: list[list[str]], delimiter: str, name: str
-) -> None:
+def test_any_csv_file_is_read_or_refused_with_a_problem(rows: list[list[str]], delimiter: str, name: str) -> None:
     header = ["error", "tried", "outcome", "when", "by", "job"]
     text = "\n".join(delimiter.join(row) for row in (header, *rows))
     for given_text in (text, text[len(header[0]) :]):
@@ -123,7 +121,7 @@ _VALUES = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.sampled_from([*COLUMNS, "when", "by"]), _VALUES), min_size=1, max_size=4))
-def test_whatever_json_holds_each_row_is_taken_or_named(rows: list[dict[str, Any]]) -> None:
+def test_every_json_row_is_taken_or_named(rows: list[dict[str, Any]]) -> None:
     sheet = read("a.json", json.dumps(rows))
     assert len(sheet.rows) + len(sheet.faulty) == len(rows)
 

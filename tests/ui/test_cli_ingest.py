@@ -73,9 +73,7 @@ def test_an_empty_file_of_a_folder_is_counted_and_no_error(api: ScriptedApi, tmp
     assert report["empty"] == 3
 
 
-def test_a_file_that_is_empty_now_or_named_itself_is_an_error_and_what_was_known_stays(
-    api: ScriptedApi, tmp_path: Path
-) -> None:
+def test_an_empty_file_is_an_error_and_its_earlier_version_stays(api: ScriptedApi, tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / "a.md").write_text("")
@@ -88,7 +86,7 @@ def test_a_file_that_is_empty_now_or_named_itself_is_an_error_and_what_was_known
     assert {asked.method for asked in api.asked} == {"GET"}
 
 
-def test_what_is_named_is_taken_though_hidden_and_named_twice_is_taken_once(tmp_path: Path) -> None:
+def test_a_hidden_file_named_twice_is_taken_once(tmp_path: Path) -> None:
     (tmp_path / ".notes.md").write_text("notes")
     found = list(walk([tmp_path / ".notes.md", tmp_path / ".notes.md"], tmp_path / "elsewhere"))
     assert [one.source for one in found if isinstance(one, SourceFile)] == [(tmp_path / ".notes.md").as_posix()]
@@ -132,7 +130,7 @@ def test_documents_are_sent_and_summed_up(api: ScriptedApi, tmp_path: Path, monk
     assert (asked.body["job"]["documents"], asked.body["job"]["done"]) == (2, 0)
 
 
-def test_what_nobody_vouches_for_is_handed_in_as_such(api: ScriptedApi, tmp_path: Path) -> None:
+def test_untrusted_documents_are_sent_as_untrusted(api: ScriptedApi, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# A")
     api.on("POST /v1/documents", (200, {"documents": [{"source": "a.md", "status": "added", "chunks": 1}]}))
     shown = CliRunner().invoke(app, ["ingest", str(tmp_path / "a.md"), "--untrusted", *api.options()])
@@ -142,7 +140,7 @@ def test_what_nobody_vouches_for_is_handed_in_as_such(api: ScriptedApi, tmp_path
         assert CliRunner().invoke(app, ["ingest", *words, "--untrusted", *api.options()]).exit_code == 2
 
 
-def test_a_passage_that_nobody_vouches_for_is_shown_as_such(api: ScriptedApi) -> None:
+def test_an_unvouched_passage_is_marked(api: ScriptedApi) -> None:
     hits = [
         {"source": f"{name}.md", "start": 0, "end": 3, "score": 1.0, "text": "# A", "integrity": integrity}
         for name, integrity in (("said", 2), ("found", 0))
@@ -242,7 +240,7 @@ def test_a_name_does_not_depend_on_the_folder_that_the_command_is_given_in(
     assert echo.run(str(tmp_path / "runbooks"), "--name", "books")[0]["source"] == "books/net/dns.md"
 
 
-def test_of_a_repository_the_tracked_files_are_taken_by_its_name(echo: Echo, tmp_path: Path, api: ScriptedApi) -> None:
+def test_tracked_files_of_a_repository_are_taken_under_its_name(echo: Echo, tmp_path: Path, api: ScriptedApi) -> None:
     repository(tmp_path / "orders")
     sent = echo.run(str(tmp_path / "orders"), sources=2, code=1)
     assert [one["source"] for one in sent] == ["orders/.hidden.md", "orders/docs/a.md"]
@@ -273,7 +271,7 @@ def test_a_tracked_file_that_was_removed_is_gone(echo: Echo, api: ScriptedApi, t
     assert (second["source"], second["gone"]) == ("orders/docs/a.md", True)
 
 
-def test_of_a_repository_its_own_files_are_taken_below_a_hook_of_another_and_nothing_of_it_is_run(
+def test_git_variables_and_hooks_do_not_change_the_files_of_a_repository(
     echo: Echo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository(tmp_path / "orders")
@@ -361,7 +359,7 @@ def test_two_documents_of_one_name_in_one_run_are_not_one(echo: Echo, tmp_path: 
     assert sent["text"] == "x/docs"
 
 
-def test_what_is_gone_from_a_folder_is_deleted_but_not_what_could_not_be_looked_at(
+def test_missing_files_of_a_folder_are_deleted_but_not_unreadable_ones(
     echo: Echo, api: ScriptedApi, tmp_path: Path
 ) -> None:
     docs = tmp_path / "docs"
@@ -395,9 +393,7 @@ def test_a_folder_in_which_there_is_nothing_has_lost_nothing(api: ScriptedApi, t
     assert CliRunner().invoke(app, ["ingest", str(tmp_path / "docs"), *api.options()]).exit_code == 0
 
 
-def test_where_nobody_may_look_nothing_is_deleted_and_that_is_said(
-    echo: Echo, api: ScriptedApi, tmp_path: Path
-) -> None:
+def test_without_the_right_to_list_documents_none_is_deleted(echo: Echo, api: ScriptedApi, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# A")
     api.on("GET /v1/documents", (403, {"title": "Forbidden", "status": 403}))
     api.on("POST /v1/documents", (200, {"documents": [{"source": "a", "status": "added"}]}))
@@ -422,7 +418,7 @@ def test_an_interrupted_run_says_how_far_it_came(
     assert "interrupted after 0 of 1 document; run the same command to continue" in shown.stderr
 
 
-def test_what_was_read_otherwise_than_meant_is_said(api: ScriptedApi, tmp_path: Path) -> None:
+def test_a_file_read_as_another_type_is_reported(api: ScriptedApi, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("def broken(:")
     result = {"source": "a.py", "status": "added", "chunks": 1, "problem": "not read as Python but as plain text"}
     api.on("POST /v1/documents", (200, {"documents": [result]}))

@@ -39,7 +39,7 @@ def test_an_outcome_says_what_fixed_it_and_what_is_not_the_same(api: ScriptedApi
     assert ReportOutcome.model_validate(asked.body | {"task_id": "t1"}).by == "something_else"
 
 
-def test_a_cause_that_is_none_is_misuse_and_the_help_names_those_that_are(api: ScriptedApi) -> None:
+def test_an_unknown_cause_is_misuse_and_the_help_names_the_known_ones(api: ScriptedApi) -> None:
     result = run(api, "outcome", "t1", "succeeded", "--by", "luck")
     assert (result.exit_code, api.asked) == (2, [])
     shown = CliRunner().invoke(app, ["outcome", "--help"]).output
@@ -66,11 +66,11 @@ def test_a_merge_says_into_which_one(api: ScriptedApi) -> None:
     assert run(api, "merge", "t1", "t2", "-p", "orders").stdout.startswith("t2: merged into t1; undo it with ")
 
 
-def test_one_incident_is_no_pair(api: ScriptedApi) -> None:
+def test_a_link_needs_two_incidents(api: ScriptedApi) -> None:
     assert run(api, "link", "t1").exit_code == 2
 
 
-def test_what_was_said_is_listed(api: ScriptedApi) -> None:
+def test_links_are_listed(api: ScriptedApi) -> None:
     api.on("GET /v1/links", (200, {"items": [PAIR], "next_cursor": None}))
     assert run(api, "links", "t1").stdout == "t1 is the same as t2 (ada, 2026-03-02): one certificate\n"
 

@@ -35,7 +35,7 @@ def test_incidents_stand_above_questions_the_urgent_and_those_that_hit_most_firs
     assert ids(by_urgency(TASKS)) == ["urgent", "old", "alone", "plan", "ask-urgent", "ask-new"]
 
 
-def test_what_a_caller_claims_to_be_hit_moves_nothing_up() -> None:
+def test_downstream_claimed_by_a_caller_raises_no_task() -> None:
     claim = {"kind": "job", "namespace": "n", "name": "x", "hops": 1, "edge": "data", "claimed_by": "caller"}
     boast = waiting_task("boast", submitted_at="2026-11-17T01:00:00Z", findings={"downstream": [claim]})
     assert ids(by_urgency([boast, *TASKS]))[-4:-3] == ["boast"]

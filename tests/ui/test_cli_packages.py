@@ -91,7 +91,7 @@ def test_names_in_prose_are_told_from_words_that_mean_something_else() -> None:
     assert "LEP" in names("apache-airflow-providers-lep", protocol)[1]
 
 
-def test_a_name_that_two_claim_is_left_to_the_one_whose_own_it_is() -> None:
+def test_an_alias_claimed_twice_is_dropped() -> None:
     ledger = Provider(name="Ledger", package="apache-airflow-providers-ledger")
     other = Provider(name="Other", aliases=("Ledger", "Book"), package="apache-airflow-providers-other")
     third = Provider(name="Third", aliases=("book",), package="apache-airflow-providers-third")
@@ -123,7 +123,7 @@ def test_a_package_that_says_something_else_than_others_is_named(tmp_path: Path,
 
 
 @pytest.mark.parametrize("said", ["{[]: 1}", "-" * 5000 + "1"])
-def test_what_is_no_literal_after_all_is_named(tmp_path: Path, said: str) -> None:
+def test_a_provider_info_that_cannot_be_evaluated_is_an_error(tmp_path: Path, said: str) -> None:
     info = f"def get_provider_info():\n    return {said}\n"
     with pytest.raises(PackageError):
         row(only(wheel(tmp_path, sources=SOURCES | {"acme/info.py": info})))
@@ -136,7 +136,7 @@ def test_a_wheel_that_is_damaged_is_named(tmp_path: Path) -> None:
         row(only(place))
 
 
-def test_what_is_no_package_is_named_and_the_others_are_read(tmp_path: Path) -> None:
+def test_a_broken_package_is_named_and_the_others_are_read(tmp_path: Path) -> None:
     (tmp_path / "apache_airflow_providers_broken-1.0-py3-none-any.whl").write_bytes(b"no wheel")
     wheel(tmp_path, "1.2.0")
     found = list(packages_in(tmp_path))

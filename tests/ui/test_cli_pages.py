@@ -90,17 +90,17 @@ def test_a_page_is_fetched_where_it_leads_to_under_the_name_that_was_asked_for()
         assert found == SourceFile(found.path, f"http://127.0.0.1:{port}/", "# Hi", type="markdown")
 
 
-def test_what_leads_on_for_ever_is_left() -> None:
+def test_a_redirect_loop_is_left() -> None:
     assert reason({"/": to("/")}) == "redirects more than 5 times"
 
 
 @pytest.mark.parametrize("address", ["file:///etc/hostname", "ftp://127.0.0.1/x", "http://:80/x"])
-def test_what_leads_elsewhere_than_to_a_page_is_left(address: str) -> None:
+def test_a_redirect_to_another_scheme_is_left(address: str) -> None:
     assert reason({"/": to(address)}) == f"redirects to {address}, which is not an HTTP URL"
 
 
 @pytest.mark.parametrize("address", ["http://[::1", "http://[x]/", "http://127.0.0.1:port/"])
-def test_what_is_no_address_costs_one_page(address: str) -> None:
+def test_an_invalid_address_costs_one_page(address: str) -> None:
     assert reason({"/": to(address)})
     assert reason({}, address.replace("{port}", ""))
 
@@ -154,12 +154,12 @@ def test_the_address_that_was_checked_is_connected_to(monkeypatch: pytest.Monkey
     ],
     ids=["endless", "packed"],
 )
-def test_what_is_huge_is_left_before_all_of_it_is_here(answer: bytes | Answer) -> None:
+def test_a_page_that_is_too_large_is_left(answer: bytes | Answer) -> None:
     assert reason({"/": answer}) == "too large: more than 11 MiB"
 
 
 @pytest.mark.parametrize("packed", ["zstd", "br", "gzip, gzip"])
-def test_what_is_packed_as_nobody_asked_is_not_unpacked(packed: str) -> None:
+def test_an_unsupported_content_encoding_is_left(packed: str) -> None:
     assert reason({"/": page(b"x", f"content-encoding: {packed}")}) == f"has the unsupported content encoding {packed}"
 
 
@@ -173,7 +173,7 @@ def test_what_is_packed_as_nobody_asked_is_not_unpacked(packed: str) -> None:
     ],
     ids=["head", "body", "body of a length", "nothing"],
 )
-def test_what_takes_long_is_left(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_page_is_left(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "FETCH_LIMIT_S", 0.3)
     assert reason({"/": answer}) == "took longer than 0.3 s"
 
@@ -191,7 +191,7 @@ def test_what_takes_long_is_left(answer: Answer, monkeypatch: pytest.MonkeyPatch
         b"",
     ],
 )
-def test_what_is_not_as_it_says_is_left(answer: bytes) -> None:
+def test_a_page_that_contradicts_its_headers_is_left(answer: bytes) -> None:
     assert reason({"/": answer})
 
 
@@ -204,5 +204,5 @@ def test_what_is_not_as_it_says_is_left(answer: bytes) -> None:
         ("git@host:x", "git@host:x"),
     ],
 )
-def test_who_may_read_a_page_is_not_said(address: str, shown: str) -> None:
+def test_credentials_are_removed_from_an_address(address: str, shown: str) -> None:
     assert without_credentials(address) == shown

@@ -97,7 +97,7 @@ def test_a_run_stops_when_the_calls_for_all_others_would_be_refused_too(
         assert "run it again to go on" in shown
 
 
-def test_nothing_to_replay_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_without_replays_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     report, _, told = played(monkeypatch)
     assert (regression_report(report, (), ()).splitlines()[2], told) == ("There is no ended task to replay.", [])
     report, _, _ = played(monkeypatch, "none", "none")

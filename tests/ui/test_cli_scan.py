@@ -84,7 +84,7 @@ def test_a_bad_line_is_named_and_the_others_are_done(bad: bytes, problem: str) -
     assert problem in said[1]["error"]
 
 
-def test_what_is_too_long_is_an_error_and_not_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "LINE_LIMIT_BYTES", 100)
     long = json.dumps({"id": "long", "text": "x" * 500 + KEY})
     code, said = scanned("\n".join([long, json.dumps({"id": "next", "text": KEY}), long]))
@@ -96,7 +96,7 @@ def test_what_is_too_long_is_an_error_and_not_skipped(monkeypatch: pytest.Monkey
     ]
 
 
-def test_nothing_in_is_nothing_out_and_well() -> None:
+def test_empty_input_gives_empty_output_and_success() -> None:
     assert scanned("") == (0, [])
 
 

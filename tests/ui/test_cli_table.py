@@ -49,7 +49,7 @@ def test_an_id_is_whole_on_a_narrow_terminal_and_what_it_is_about_is_shown(name:
     assert "…" not in "".join(lines)
 
 
-def test_what_can_be_spared_is_left_out_in_order_and_only_when_it_must_be() -> None:
+def test_columns_are_dropped_in_order_and_only_when_needed() -> None:
     heads, rows = LISTS["tasks"]
     assert printed(table(heads, rows, "none"), 200)[0].split() == list(heads)
     assert printed(table(heads, rows, "none"), 92)[0].split() == ["submitted", "state", "kind", "task"]
@@ -81,7 +81,7 @@ def test_on_the_narrowest_terminal_an_id_goes_on_below() -> None:
     assert TASK in "".join("".join(printed(table(heads, rows, "none"), 30)[1:]).split())
 
 
-def test_where_nobody_sits_a_row_is_a_line() -> None:
+def test_without_a_terminal_a_row_is_one_line() -> None:
     heads, rows = LISTS["tasks"]
     assert len(printed(table(heads, rows, "none"), 500)) == 1 + len(rows)
 

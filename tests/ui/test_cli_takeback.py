@@ -1,10 +1,8 @@
 """Output of a take-back."""
 
-from collections.abc import Iterator
-
 import pytest
 from typer.testing import CliRunner
-from ui.cli_server import ScriptedApi, playing
+from ui.cli_server import ScriptedApi
 
 from counterpoint.cli.main import app
 from counterpoint.cli.take_back import report
@@ -51,12 +49,6 @@ def test_a_take_back_prints_the_commands_that_undo_it_and_others_and_a_lift_none
     assert lifted == "nothing had to be restored"
 
 
-@pytest.fixture
-def played() -> Iterator[ScriptedApi]:
-    with playing() as server:
-        yield server
-
-
 @pytest.mark.parametrize(
     ("words", "path", "again"),
     [
@@ -74,10 +66,10 @@ def played() -> Iterator[ScriptedApi]:
     ],
 )
 def test_a_large_act_prints_who_decides_and_what_to_run_then(
-    played: ScriptedApi, words: tuple[str, ...], path: str, again: str
+    api: ScriptedApi, words: tuple[str, ...], path: str, again: str
 ) -> None:
-    played.on(f"POST {path}", (202, AWAITED))
-    done = CliRunner().invoke(app, [*words, "--reason", "wrong", "--project", "orders", *played.options()])
+    api.on(f"POST {path}", (202, AWAITED))
+    done = CliRunner().invoke(app, [*words, "--reason", "wrong", "--project", "orders", *api.options()])
     assert done.exit_code == 4, done.output
     lines = [line.strip() for line in done.output.splitlines()]
     assert lines[0] == "a-1  take_back, pending, asked for by ben"

@@ -49,7 +49,9 @@ def decided(front: RunningFront, *numbers: int) -> None:
         )  # fmt: skip
 
 
-async def test_of_two_who_decide_one_wins_and_the_other_is_told(front: RunningFront, console: ConsoleBrowser) -> None:
+async def test_the_second_of_two_decisions_is_refused_with_a_message(
+    front: RunningFront, console: ConsoleBrowser
+) -> None:
     approval = put_approval(front, expires_at=NOW.replace(year=2099))
     put_task(front, "t1", "input_required", waiting_for="approval")
     ann, bob = await opened(console, front, "ann"), await opened(console, front, "bob")
@@ -120,9 +122,7 @@ async def test_a_flood_of_decisions_is_kept_and_a_portion_is_shown(
     await expect(rows).to_have_count(2 * PORTION)
 
 
-async def test_what_is_urgent_and_old_is_first_in_the_lane_whatever_it_waits_for(
-    front: RunningFront, console: ConsoleBrowser
-) -> None:
+async def test_the_lane_is_sorted_by_priority_and_age(front: RunningFront, console: ConsoleBrowser) -> None:
     put_approval(front, expires_at=NOW.replace(year=2099))
     put_task(front, "t1", "input_required", waiting_for="approval", title="normal and approved by nobody")
     put_task(front, "t2", "input_required", waiting_for="override", title="urgent and stuck", priority="urgent")
@@ -133,7 +133,7 @@ async def test_what_is_urgent_and_old_is_first_in_the_lane_whatever_it_waits_for
     await expect(titles).to_have_text(["urgent and stuck", "normal and old", "normal and approved by nobody"])
 
 
-async def test_what_did_you_change_is_asked_and_answered(front: RunningFront, console: ConsoleBrowser) -> None:
+async def test_the_question_what_did_you_change_is_answered(front: RunningFront, console: ConsoleBrowser) -> None:
     needs = [{"kind": "outcome", "what": "what was changed", "how": "counterpoint outcome"}]
     await front.me.post("/v1/tasks", json={"kind": "question", "description": "Why?", "task_id": "t1"})
     put_task(front, "t1", "completed", resolution="resolved", needs=needs, attempt=1, title="the door stuck")
@@ -183,7 +183,7 @@ async def test_a_link_signs_in_once_and_leaves_no_code_in_the_address(
         assert code not in await page.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie])")
 
 
-async def test_what_could_not_be_read_is_not_called_empty(front: RunningFront, console: ConsoleBrowser) -> None:
+async def test_a_list_that_could_not_be_read_is_not_called_empty(front: RunningFront, console: ConsoleBrowser) -> None:
     page = await console.page(front.house.token_of("eve", "submit"))
     await page.goto(NOW_PAGE)
     await page.get_by_role("alert").filter(has_text="needs the role read").wait_for()

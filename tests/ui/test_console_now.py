@@ -35,9 +35,7 @@ def home(http: httpx.AsyncClient, project: str) -> ConsoleProject:
     return ConsoleProject(http, project)
 
 
-async def test_what_is_decided_appears_while_many_tasks_run_and_nothing_is_lost(
-    home: ConsoleProject, console_page: Pages
-) -> None:
+async def test_every_decision_appears_while_many_tasks_run(home: ConsoleProject, console_page: Pages) -> None:
     await home.submit("ledger", "The ledger was not closed.", **FAILURE)
     page = await console_page(await home.token("ann"))
     await page.goto(home.now())
@@ -258,7 +256,7 @@ async def test_a_dropped_document_is_found_and_the_task_goes_on(home: ConsolePro
     assert (answered["state"], "yellow key" in answered["result"]) == ("completed", True)
 
 
-async def test_what_may_not_be_done_is_not_offered(home: ConsoleProject, console_page: Pages) -> None:
+async def test_acts_without_the_right_are_not_offered(home: ConsoleProject, console_page: Pages) -> None:
     await home.submit("ledger", "The ledger was not closed.", **FAILURE)
     page = await console_page(await home.token("reader", "read"))
     await page.goto(home.now())

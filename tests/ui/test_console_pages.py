@@ -25,7 +25,7 @@ async def story(stack: Stack) -> Story:
 
 
 @pytest.fixture
-async def opened(console_page: OpenPage, stack: Stack) -> Callable[[str, str], Awaitable[Page]]:
+async def open_page(console_page: OpenPage, stack: Stack) -> Callable[[str, str], Awaitable[Page]]:
     """Return a function that opens a page of the console in a project, in one browser."""
     page = await console_page(stack.endpoints.token)
 
@@ -49,8 +49,8 @@ def path(*parts: str) -> str:
     return "/".join(quote(part, safe="") for part in parts)
 
 
-async def test_lineage_has_a_graph_with_hops_a_table_and_the_radius(story: Story, opened: Any) -> None:
-    page = await opened("lineage", story.project)
+async def test_lineage_has_a_graph_with_hops_a_table_and_the_radius(story: Story, open_page: Any) -> None:
+    page = await open_page("lineage", story.project)
     jobs = page.get_by_role("region", name="Jobs, last changed first")
     await expect(jobs.get_by_role("row")).to_have_count(3)
     await page.keyboard.press("/")
@@ -69,17 +69,17 @@ async def test_lineage_has_a_graph_with_hops_a_table_and_the_radius(story: Story
     await page.get_by_label("As it was known at").fill("2001-01-01T00:00:00")
     await page.get_by_label("As it was known at").blur()
     await expect(page.get_by_text("is not a known job at that time")).to_be_visible()
-    page = await opened(f"lineage/{path('dataset', 'db', 'export')}?view=radius", story.project)
+    page = await open_page(f"lineage/{path('dataset', 'db', 'export')}?view=radius", story.project)
     downstream = page.get_by_role("region", name="Downstream, nearest first")
     await expect(downstream.get_by_role("link")).to_have_text([f"ns/α/{LOAD}", "db/ledger"])
-    page = await opened(f"lineage/{path('memory', SOURCE)}", story.project)
+    page = await open_page(f"lineage/{path('memory', SOURCE)}", story.project)
     await expect(page.get_by_role("region", name="Items that rest on it").get_by_role("row").nth(3)).to_be_visible()
 
 
 async def test_memory_is_searched_traced_and_taken_back_after_a_preview(
-    story: Story, opened: Any, http: httpx.AsyncClient
+    story: Story, open_page: Any, http: httpx.AsyncClient
 ) -> None:
-    page = await opened("memory", story.project)
+    page = await open_page("memory", story.project)
     await page.keyboard.press("/")
     await page.keyboard.type(QUESTION)
     await page.keyboard.press("Enter")
@@ -115,8 +115,8 @@ async def test_memory_is_searched_traced_and_taken_back_after_a_preview(
     assert "deleting" in (await http.post("/v1/search", json=asked)).json()["items"][0]["text"]
 
 
-async def test_dead_letters_are_read_and_retried_one_or_all_alike(story: Story, opened: Any) -> None:
-    page = await opened("dead-letters", story.project)
+async def test_dead_letters_are_read_and_retried_one_or_all_alike(story: Story, open_page: Any) -> None:
+    page = await open_page("dead-letters", story.project)
     letters = page.get_by_role("region", name="Newest first")
     await expect(letters.get_by_role("row")).to_have_count(LETTERS + 1)
     await letters.get_by_role("link", name="malformed").first.click()
@@ -125,15 +125,15 @@ async def test_dead_letters_are_read_and_retried_one_or_all_alike(story: Story, 
     await page.get_by_role("button", name="Retry", exact=True).click()
     await expect(page.get_by_text("The message was sent again.")).to_be_visible()
     await expect(page.get_by_text("retried", exact=True)).to_be_visible()
-    page = await opened(f"dead-letters/{story.letters[1]}", story.project)
+    page = await open_page(f"dead-letters/{story.letters[1]}", story.project)
     await page.get_by_role("button", name="Retry all like it…").click()
     await page.get_by_role("dialog").get_by_role("button", name="Retry all").click()
     await expect(page.get_by_text("sent again.").last).to_be_visible()
     await expect(page.get_by_role("button", name="Retry all like it…")).to_have_count(0)
 
 
-async def test_health_shows_services_lag_cache_and_verifies(story: Story, opened: Any) -> None:
-    page = await opened("health", story.project)
+async def test_health_shows_services_lag_cache_and_verifies(story: Story, open_page: Any) -> None:
+    page = await open_page("health", story.project)
     services = page.get_by_role("region", name="Messages that wait for each service")
     names = ["developer", "lineage", "manager", "memory", "router"]
     await expect(services.get_by_role("rowheader")).to_have_text(names)
@@ -150,8 +150,8 @@ COST_LINES = [
 ]  # fmt: skip
 
 
-async def test_costs_by_group_with_limits_that_are_set_and_removed(story: Story, opened: Any) -> None:
-    page = await opened("costs", story.project)
+async def test_costs_by_group_with_limits_that_are_set_and_removed(story: Story, open_page: Any) -> None:
+    page = await open_page("costs", story.project)
     await expect(page.get_by_text("No model call in this time.")).to_have_count(2)
     await expect(page.get_by_text("No limit is set.")).to_be_visible()
     await page.get_by_role("button", name="Set a limit…").click()
@@ -197,7 +197,7 @@ async def test_costs_by_group_with_limits_that_are_set_and_removed(story: Story,
     await expect(page.get_by_text("No limit is set.")).to_be_visible()
 
 
-async def test_nothing_of_another_project_is_shown_by_its_id(story: Story, opened: Any) -> None:
+async def test_ids_of_another_project_show_nothing(story: Story, open_page: Any) -> None:
     stranger = f"{story.project}-empty"
     for route, said in (
         (f"lineage/{path('job', 'ns/α', LOAD)}", "is not a known job"),
@@ -207,7 +207,7 @@ async def test_nothing_of_another_project_is_shown_by_its_id(story: Story, opene
         (f"memory/{path(f'tasks/{story.task_id}')}", f"is not a memory of project {stranger}"),
         (f"memory/{path(SOURCE)}", f"is not a memory of project {stranger}"),
     ):
-        page = await opened(route, stranger)
+        page = await open_page(route, stranger)
         await expect(page.get_by_role("alert")).to_contain_text(said)
     await page.get_by_role("button", name="Quarantine…").click()
     await expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("is not a memory of project")
@@ -215,7 +215,7 @@ async def test_nothing_of_another_project_is_shown_by_its_id(story: Story, opene
 
 
 async def test_an_empty_project_says_so_and_a_reader_is_told_the_missing_right(
-    story: Story, console_page: OpenPage, opened: Any, http: httpx.AsyncClient
+    story: Story, console_page: OpenPage, open_page: Any, http: httpx.AsyncClient
 ) -> None:
     for route, said in (
         ("lineage", "No job of this name."),
@@ -223,7 +223,7 @@ async def test_an_empty_project_says_so_and_a_reader_is_told_the_missing_right(
         ("costs", "No model call in this time."),
         ("dead-letters", "No dead letters."),
     ):
-        page = await opened(route, f"{story.project}-empty")
+        page = await open_page(route, f"{story.project}-empty")
         await expect(page.get_by_text(said).first).to_be_visible()
     body = {"name": "reader-of-pages", "kind": "person", "projects": [story.project], "roles": ["read"]}
     token = (await http.post("/v1/principals", json=body)).json()["token"]

@@ -25,7 +25,7 @@ COMMAND = Path(sys.executable).with_name("counterpoint")
 
 
 @pytest.fixture(autouse=True)
-def settings_are_read_again() -> Iterator[None]:
+def fresh_settings() -> Iterator[None]:
     yield
     local_settings.cache_clear()
 

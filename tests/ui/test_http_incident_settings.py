@@ -24,7 +24,7 @@ def attempt(front: RunningFront, attempt_id: str, task_id: str, **more: Any) -> 
     front.house.put("attempts", attempt_id, made.model_dump(mode="json", exclude_none=True))
 
 
-async def test_settings_are_of_the_project_or_of_a_job_and_what_is_not_named_stays(front: RunningFront) -> None:
+async def test_settings_belong_to_a_project_or_job_and_unnamed_ones_stay(front: RunningFront) -> None:
     await front.me.put(URL, json={"quiet_s": 3600})
     await front.me.put(URL, json={"job": JOB, "shadow": True})
     changed = (await front.me.put(URL, json={"job": JOB, "quiet_s": 7200})).json()
@@ -60,7 +60,7 @@ async def test_settings_are_changed_by_operators_alone(front: RunningFront) -> N
     assert (await front.me.put(URL, json={"quiet_s": 1})).status_code == 422
 
 
-async def test_the_shadow_reports_what_it_would_have_said_and_how_often_it_was_right(front: RunningFront) -> None:
+async def test_the_shadow_report_lists_proposals_and_their_accuracy(front: RunningFront) -> None:
     front.house.now = NOW - timedelta(days=8)
     await front.me.put(URL, json={"shadow": True})
     front.house.now = NOW

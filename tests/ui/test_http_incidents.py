@@ -22,7 +22,7 @@ async def listed(front: RunningFront, **params: Any) -> Any:
     return response.json()
 
 
-async def test_what_is_open_is_listed_by_severity_and_age(front: RunningFront) -> None:
+async def test_open_incidents_are_sorted_by_severity_and_age(front: RunningFront) -> None:
     for hours, (task_id, state, priority) in enumerate(
         [
             ("low", "working", "low"),
@@ -104,7 +104,7 @@ async def test_before_the_developer_looked_the_sender_says_who_is_hit(front: Run
     assert one["hit"] == {"jobs": 1, "datasets": 0, "owners": ["team-late"]}
 
 
-async def test_who_may_not_read_sees_nothing(front: RunningFront) -> None:
+async def test_a_principal_without_read_is_refused(front: RunningFront) -> None:
     put_task(front, "t1", "working")
     async with front.as_principal("ben", "submit") as ben:
         for path in ("/v1/incidents", "/v1/decisions", "/v1/tasks/t1/card"):

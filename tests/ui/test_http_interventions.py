@@ -53,7 +53,7 @@ async def test_an_outcome_of_an_attempt_that_was_never_made_is_422(
     assert front.house.of_type(TaskOutcomeReported) == []
 
 
-async def test_who_is_asked_may_report_an_attempt_of_their_own(front: RunningFront) -> None:
+async def test_a_person_who_is_asked_may_report_their_own_attempt(front: RunningFront) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
     put_task(front, "t1", "input_required", waiting_for="override", attempt=2, outcomes={"2": REPORTED})
     response = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "succeeded", "attempt": 3})
@@ -93,9 +93,7 @@ async def test_an_outcome_after_the_end_is_late_unless_it_teaches_something(
 
 
 @pytest.mark.parametrize(("path", "body"), [("override", {"instruction": "x", "reasoning": "y"}), ("cancel", {})])
-async def test_what_comes_after_the_end_is_taken_and_said_to_be_late(
-    front: RunningFront, path: str, body: dict[str, str]
-) -> None:
+async def test_a_report_after_the_end_is_accepted_as_late(front: RunningFront, path: str, body: dict[str, str]) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
     put_task(front, "t1", "completed")
     response = await front.me.post(f"/v1/tasks/t1/{path}", json=body)
@@ -114,16 +112,14 @@ SAID = [
 
 
 @pytest.mark.parametrize(("path", "body"), SAID)
-async def test_what_is_said_about_a_task_names_what_nobody_reads(
-    front: RunningFront, path: str, body: dict[str, str]
-) -> None:
+async def test_unknown_fields_of_a_report_are_named(front: RunningFront, path: str, body: dict[str, str]) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
     response = await front.me.post(f"/v1/tasks/t1/{path}", json=body | {"reasn": "misspelt", "project": PROJECT})
     assert (response.status_code, response.json()["ignored"]) == (202, ["reasn"])
 
 
 @pytest.mark.parametrize(("path", "body"), SAID)
-async def test_what_is_said_about_a_task_of_another_project_than_the_urls_is_422(
+async def test_a_report_with_another_project_than_the_url_is_422(
     front: RunningFront, path: str, body: dict[str, str]
 ) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})

@@ -20,7 +20,7 @@ async def test_the_radius_of_a_data_set_are_the_jobs_that_read_it_and_what_they_
     assert {place["node"]["name"] for place in around["nodes"]} == {"/data/orders", "fetch/all"}
 
 
-async def test_a_data_set_nobody_has_told_of_is_404_and_so_is_a_job_of_that_name(front: RunningFront) -> None:
+async def test_an_unknown_data_set_is_404_even_if_a_job_has_the_name(front: RunningFront) -> None:
     graph(front)
     for path in ("/v1/datasets/file/fetch%2Fall", f"/v1/datasets/{quote(NAMESPACE, safe='')}/fetch%2Fall"):
         response = await front.me.get(f"{path}/lineage")

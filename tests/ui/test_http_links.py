@@ -36,7 +36,7 @@ async def related(front: RunningFront, relation: str, *ids: str) -> int:
     return (await front.me.post("/v1/links", json={"relation": relation, "tasks": ids})).status_code
 
 
-async def test_every_pair_is_kept_with_what_its_failures_are_recognised_by(front: RunningFront) -> None:
+async def test_every_pair_is_stored_with_error_signature_and_job(front: RunningFront) -> None:
     job = {"namespace": "shop", "name": "load"}
     await tasks(front, "t1", "t2", "t3", error_message="Error: x", error_signature="s1", target={"job": job})
     response = await front.me.post("/v1/links", json={"relation": "same", "tasks": ["t1", "t2", "t3"], "reason": "one"})
@@ -60,7 +60,7 @@ async def test_the_last_word_on_a_pair_counts_and_can_be_undone(front: RunningFr
     assert (undone.status_code, linked(front)) == (200, [])
 
 
-async def test_open_tasks_are_told_of_what_changes_and_only_of_that(front: RunningFront) -> None:
+async def test_open_tasks_are_amended_once_per_changed_link(front: RunningFront) -> None:
     await tasks(front, "t1", "t2")
     put_task(front, "t2", state="completed", waiting_for=None, escalation=None)
     attempt(front, "a2", "t2")
@@ -92,7 +92,7 @@ async def test_a_pair_is_of_two_tasks_that_are_there(front: RunningFront, ids: l
     assert linked(front) == []
 
 
-async def test_parts_of_a_task_ask_nobody_and_are_resolved_with_it(front: RunningFront) -> None:
+async def test_parts_of_a_task_are_not_escalated_and_are_resolved_with_it(front: RunningFront) -> None:
     await tasks(front, "t1", "t2", "t3")
     await related(front, "merged", "t2", "t3")
     await related(front, "merged", "t1", "t2")
@@ -147,7 +147,7 @@ async def test_an_undone_merge_leaves_both_as_they_were(front: RunningFront) -> 
     assert [one.task_id for one in front.house.of_type(TaskOutcomeReported)] == ["t1"]
 
 
-async def test_what_is_not_the_same_is_kept_apart_by_the_report(front: RunningFront) -> None:
+async def test_a_report_links_different_attempts_as_different(front: RunningFront) -> None:
     await tasks(front, "t1")
     attempt(front, "a7", "past-7")
     body = {"outcome": "succeeded", "by": "something-else", "note": "unlocked the user", "not_same": ["a7"]}
@@ -177,7 +177,7 @@ async def test_the_cause_is_one_of_a_success(front: RunningFront, body: dict[str
     assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "by")
 
 
-async def test_who_may_correct(front: RunningFront) -> None:
+async def test_merging_needs_a_person_and_linking_the_right_to_report(front: RunningFront) -> None:
     await tasks(front, "t1", "t2")
     body = {"relation": "merged", "tasks": ["t1", "t2"]}
     async with front.as_principal("looker", "read") as looker, front.as_principal("bot", "read", "report") as bot:
@@ -187,7 +187,7 @@ async def test_who_may_correct(front: RunningFront) -> None:
         assert len((await looker.get("/v1/links")).json()["items"]) == 1
 
 
-async def test_recoveries_that_nobody_explained_are_listed_and_answered_after_the_end(front: RunningFront) -> None:
+async def test_unexplained_recoveries_are_listed_and_answered_after_the_end(front: RunningFront) -> None:
     need = {"kind": "outcome", "what": "say what was changed", "how": "counterpoint outcome t1"}
     await tasks(front, "t1", state="completed", resolution="resolved", waiting_for=None, escalation=None, needs=[need])
     front.house.put("tasks", "t1", front.house.kept("tasks")["t1"])

@@ -93,7 +93,7 @@ def event(seq: int, size: int = 1) -> EncodedEvent:
     return EncodedEvent(seq, b"x" * size)
 
 
-async def test_it_holds_no_more_than_its_limits_and_says_where_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_live_log_is_bounded_and_knows_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_log, "KEPT_EVENTS", 3)
     monkeypatch.setattr(live_log, "KEPT_BYTES", 10)
     live = LiveLog[Any](4)
@@ -124,7 +124,7 @@ class Reader:
         return EncodedPage((event(after + 1),) if after < 3 else (), max(after, 3))
 
 
-async def test_it_is_read_for_the_next_one_when_the_first_may_not_and_by_nobody_in_the_end() -> None:
+async def test_the_live_log_is_read_with_the_rights_of_another_subscriber() -> None:
     logs, refused, other = LiveLogs[Reader](Hub(), 60), Reader(Denied("role", "read")), Reader()
     async with logs.subscribe("p", refused, 0) as live, logs.subscribe("p", other, 0) as same:
         assert same is live
@@ -136,7 +136,7 @@ async def test_it_is_read_for_the_next_one_when_the_first_may_not_and_by_nobody_
         assert (fresh.start, fresh is live) == (7, False)
 
 
-async def test_it_goes_on_when_memory_is_back() -> None:
+async def test_the_live_log_continues_when_memory_is_back() -> None:
     hub, reader = Hub(), Reader(Transient("away"))
     async with LiveLogs[Reader](hub, 60).subscribe("p", reader, 0) as live:
         await reader.asked.wait()

@@ -64,7 +64,7 @@ async def test_a_document_of_another_project_among_others_is_422(front: RunningF
     assert len(front.house.ingested) == 1
 
 
-async def test_what_nobody_reads_of_documents_and_searches_is_named(front: RunningFront) -> None:
+async def test_unknown_fields_of_documents_and_searches_are_named(front: RunningFront) -> None:
     document = {"source": "a.md", "text": "x", "titel": "misspelt", "metadata": {"any": 1}}
     alone = await front.me.post("/v1/documents", json=document | {"project": PROJECT})
     assert alone.json()["ignored"] == ["titel"]
@@ -116,7 +116,7 @@ async def test_more_than_256_kib_of_documents_is_taken(front: RunningFront) -> N
         ([], "body"),
     ],
 )
-async def test_what_is_wrong_with_documents_is_named(front: RunningFront, body: Any, field: str) -> None:
+async def test_invalid_documents_are_refused_with_the_field(front: RunningFront, body: Any, field: str) -> None:
     response = await front.me.post("/v1/documents", json=body)
     assert (response.status_code, response.json()["errors"][0]["field"]) == (422, field)
 
@@ -142,7 +142,9 @@ async def test_search_gives_records_with_their_scores_best_first(front: RunningF
     ("body", "field"),
     [({}, "text"), ({"text": "x", "k": 0}, "k"), ({"text": "x", "vector_weight": 2}, "vector_weight")],
 )
-async def test_what_is_wrong_with_a_search_is_named(front: RunningFront, body: dict[str, Any], field: str) -> None:
+async def test_an_invalid_search_is_refused_with_the_field(
+    front: RunningFront, body: dict[str, Any], field: str
+) -> None:
     response = await front.me.post("/v1/search", json=body)
     assert (response.status_code, response.json()["errors"][0]["field"]) == (422, field)
 
@@ -228,6 +230,6 @@ async def test_lineage_goes_both_ways_or_one(front: RunningFront) -> None:
 
 
 @pytest.mark.parametrize("what", ["lineage", "blast-radius"])
-async def test_a_job_nobody_has_told_of_is_404(front: RunningFront, what: str) -> None:
+async def test_an_unknown_job_is_404(front: RunningFront, what: str) -> None:
     response = await front.me.get(f"{path_of('nobody')}/{what}")
     assert (response.status_code, response.json()["code"]) == (404, "not_found")

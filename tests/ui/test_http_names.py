@@ -53,7 +53,7 @@ async def test_a_principal_is_not_called_by_a_secret(front: RunningFront) -> Non
     assert KEY not in answer.text
 
 
-async def test_fields_that_nobody_knows_are_counted_where_their_names_are_secret(front: RunningFront) -> None:
+async def test_unknown_fields_with_secret_names_are_only_counted(front: RunningFront) -> None:
     body = {"name": "ci", "kind": "system", "projects": ["*"], "roles": ["read"], "rolse": [], KEY: 1}
     answer = await front.me.post("/v1/principals", json=body)
     assert answer.status_code == 201, answer.text

@@ -56,7 +56,7 @@ async def test_the_administrator_of_a_project_sees_who_may_act_there(front: Runn
     assert [each["name"] for each in listed.json()["items"]] == ["ada", "me"]
 
 
-async def test_what_nobody_reads_of_a_new_principal_is_named(front: RunningFront) -> None:
+async def test_unknown_fields_of_a_new_principal_are_named(front: RunningFront) -> None:
     made = await front.me.post("/v1/principals", json=NEW | {"project": "orders"})
     assert (made.status_code, made.json()["ignored"]) == (201, ["project"])
 
@@ -109,13 +109,15 @@ async def test_a_name_is_that_of_one_principal_until_it_is_revoked(front: Runnin
         ({"expires_at": "soon"}, "expires_at"),
     ],
 )
-async def test_what_is_wrong_with_a_principal_is_named(front: RunningFront, more: dict[str, Any], field: str) -> None:
+async def test_an_invalid_principal_is_refused_with_the_field(
+    front: RunningFront, more: dict[str, Any], field: str
+) -> None:
     response = await front.me.post("/v1/principals", json=NEW | more)
     assert response.status_code == 422
     assert response.json()["errors"][0]["field"].startswith(field)
 
 
-async def test_nobody_revokes_themselves(front: RunningFront) -> None:
+async def test_a_principal_cannot_revoke_itself(front: RunningFront) -> None:
     response = await front.me.delete("/v1/principals/me")
     assert response.status_code == 409
     assert (await front.me.get("/v1/principals")).status_code == 200

@@ -109,7 +109,7 @@ async def test_a_fault_is_422_and_names_its_field(
         ("providers", {"providers": [PROVIDER]}),
     ],
 )
-async def test_who_may_not_ingest_is_refused(front: RunningFront, path: str, body: dict[str, Any]) -> None:
+async def test_a_principal_without_ingest_is_refused(front: RunningFront, path: str, body: dict[str, Any]) -> None:
     async with front.as_principal("reader", "read") as reader:
         assert (await reader.post(f"/v1/{path}", json=body)).status_code == 403
     assert front.house.ingested == []

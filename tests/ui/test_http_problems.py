@@ -39,7 +39,7 @@ def problem(response: Any, status: int, code: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("token", [None, "nobody-has-it", ""])
-async def test_nothing_is_answered_without_a_principal(front: RunningFront, token: str | None) -> None:
+async def test_every_operation_needs_a_principal(front: RunningFront, token: str | None) -> None:
     async with client(front.url, token) as nobody:
         for method, path in OPERATIONS:
             response = await nobody.request(method, path)
@@ -92,7 +92,7 @@ async def test_a_principal_without_a_role_in_the_project_is_refused_everywhere(f
             problem(response, 403, "origin" if path in SIGN_IN else "role")
 
 
-async def test_what_is_no_json_is_400(front: RunningFront) -> None:
+async def test_a_body_that_is_not_json_is_400(front: RunningFront) -> None:
     for raw in (b"{", b"\xff", b"[" * 100_000):
         problem(await front.me.post("/v1/tasks", content=raw), 400, "malformed")
 
@@ -110,7 +110,7 @@ async def test_what_is_no_json_is_400(front: RunningFront) -> None:
         (TASK | {"context": {"x": "\0"}}, "context.x"),
     ],
 )
-async def test_what_is_wrong_with_a_task_is_named(front: RunningFront, body: Any, field: str) -> None:
+async def test_an_invalid_task_is_refused_with_the_field(front: RunningFront, body: Any, field: str) -> None:
     front.me.params = front.me.params.remove("project")
     found = problem(await front.me.post("/v1/tasks", json=body), 422, "invalid")
     assert field in [each["field"] for each in found["errors"]]
@@ -134,7 +134,7 @@ async def test_the_task_of_the_body_is_that_of_the_path(front: RunningFront) -> 
         ("/v1/blast-radius?item=a%00", "item", "must not contain a NUL character"),
     ],
 )
-async def test_what_is_wrong_with_a_url_is_named(front: RunningFront, path: str, field: str, said: str) -> None:
+async def test_an_invalid_url_is_refused_with_the_field(front: RunningFront, path: str, field: str, said: str) -> None:
     front.me.params = front.me.params.remove("project")
     found = problem(await front.me.get(path), 422, "invalid")
     assert [each["field"] for each in found["errors"]] == [field]
@@ -151,7 +151,7 @@ async def test_what_is_wrong_with_a_url_is_named(front: RunningFront, path: str,
         ({"kind": 3}, "kind", "must be 'person', "),
     ],
 )
-async def test_what_is_wrong_with_a_body_that_is_no_message_is_said_in_the_same_words(
+async def test_an_invalid_body_of_a_principal_has_the_same_wording(
     front: RunningFront, wrong: dict[str, Any], field: str, said: str
 ) -> None:
     body = {"name": "airflow", "kind": "system", "projects": ["orders"], "roles": ["submit"]} | wrong
@@ -168,7 +168,7 @@ async def test_what_is_wrong_with_a_body_that_is_no_message_is_said_in_the_same_
         ("/v1/erasures", {"scope": "source", "what": "a\0"}, "what"),
     ],
 )
-async def test_what_cannot_be_looked_for_is_named(
+async def test_a_nul_character_in_a_search_is_refused_with_the_field(
     front: RunningFront, path: str, body: dict[str, Any], field: str
 ) -> None:
     found = problem(await front.me.post(path, json=body), 422, "invalid")
@@ -177,7 +177,7 @@ async def test_what_cannot_be_looked_for_is_named(
 
 @pytest.mark.parametrize("version", ["0", "-1", "00", "9" * 10, "9" * 1000, "\u0663"])
 @pytest.mark.parametrize("name", ["notes.md", "tasks/t1"])
-async def test_a_version_that_is_none_is_part_of_the_name_of_a_document(
+async def test_an_invalid_version_is_part_of_the_name_of_a_document(
     front: RunningFront, name: str, version: str
 ) -> None:
     body = {"kind": "rollback", "item": f"{name}@{version}", "reason": "wrong", "preview": True}
@@ -186,7 +186,7 @@ async def test_a_version_that_is_none_is_part_of_the_name_of_a_document(
     assert (wish.store, wish.id, wish.version) == ("documents", document_id(f"{name}@{version}"), None)
 
 
-async def test_an_idempotency_key_that_is_none_is_refused(front: RunningFront) -> None:
+async def test_an_invalid_idempotency_key_is_refused(front: RunningFront) -> None:
     for key in ("", "x" * 256, "a b"):
         response = await front.me.post("/v1/tasks", json=TASK, headers={"Idempotency-Key": key})
         assert problem(response, 422, "invalid")["errors"][0]["field"] == "Idempotency-Key"
@@ -215,7 +215,7 @@ async def test_a_task_for_which_there_is_no_room_is_told_to_come_back(
     assert (await front.me.post("/v1/tasks", json=TASK)).status_code == 202
 
 
-async def test_what_is_not_there_and_what_is_not_done(front: RunningFront) -> None:
+async def test_unknown_paths_are_404_and_unknown_methods_405(front: RunningFront) -> None:
     problem(await front.me.get("/v1/nothing"), 404, "not_found")
     problem(await front.me.delete("/v1/tasks"), 405, "method_not_allowed")
 

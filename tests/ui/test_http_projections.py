@@ -31,7 +31,7 @@ async def test_a_query_is_handed_on_and_its_rows_are_shown(front: RunningFront) 
 @pytest.mark.parametrize(
     "body", [{}, {"query": ""}, {"query": "RETURN 1", "limit": 0}, {"query": "x", "timeout_ms": 9e9}]
 )
-async def test_what_is_wrong_with_a_request_is_named(front: RunningFront, body: dict[str, Any]) -> None:
+async def test_an_invalid_cypher_request_is_422(front: RunningFront, body: dict[str, Any]) -> None:
     response = await front.me.post("/v1/cypher", json=body)
     assert response.status_code == 422
     assert response.json()["errors"]
@@ -40,7 +40,7 @@ async def test_what_is_wrong_with_a_request_is_named(front: RunningFront, body: 
 @pytest.mark.parametrize(
     ("method", "path"), [("POST", "cypher"), ("POST", "rebuild/graph"), ("GET", "rebuild/episodic")]
 )
-async def test_they_are_for_who_operates(front: RunningFront, method: str, path: str) -> None:
+async def test_cypher_and_rebuilds_need_the_role_operate(front: RunningFront, method: str, path: str) -> None:
     async with front.as_principal("lead", "read", "override", "audit", "approve", "admin") as lead:
         response = await lead.request(method, f"/v1/{path}", json={"query": "RETURN 1"})
     assert (response.status_code, response.json()["code"]) == (403, "role")

@@ -19,7 +19,7 @@ READY = NOW | {"state": "ready", "vectors": 8, "refused": 1, "unindexed": ["orde
     {"project": "orders", "store": "chunks", "id": "c-1", "reason": "label"}]}  # fmt: skip
 
 
-async def test_what_is_asked_is_handed_on(front: RunningFront) -> None:
+async def test_requests_are_handed_on_to_memory(front: RunningFront) -> None:
     front.house.report = NOW
     assert (await front.me.get("/v1/reembed")).json() == NOW
     body = {"act": "switch", "model": "new", "unindexed": True, "soon": 1}
@@ -31,7 +31,7 @@ async def test_what_is_asked_is_handed_on(front: RunningFront) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_it_is_for_who_operates(front: RunningFront, method: str) -> None:
+async def test_changing_the_model_needs_the_role_operate(front: RunningFront, method: str) -> None:
     async with front.as_principal("lead", "read", "override", "audit", "approve", "admin") as lead:
         response = await lead.request(method, "/v1/reembed", json={"act": "drop"})
     assert (response.status_code, response.json()["code"]) == (403, "role")
@@ -41,7 +41,7 @@ async def test_it_is_for_who_operates(front: RunningFront, method: str) -> None:
 # The command
 
 
-def test_it_is_begun_followed_and_switched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_begins_follows_and_switches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("counterpoint.cli.commands.reembed._LOOK_S", 0)
     switched = NOW | {"active": "new", "other": "old", "state": "kept", "vectors": 9}
     with playing() as api:
@@ -75,7 +75,7 @@ def test_one_command_goes_back_or_forgets(act: str) -> None:
         assert run("reembed", "--rollback", "--drop", *api.options()).exit_code == 2
 
 
-def test_who_stops_waiting_is_told_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupting_the_command_says_that_embedding_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(seconds: float) -> Any:
         raise KeyboardInterrupt
 

@@ -114,7 +114,7 @@ async def test_a_decision_stream_resumes_where_it_was_left(http: httpx.AsyncClie
     assert seen[0].id > first.id  # type: ignore[operator]
 
 
-async def test_what_the_bus_brings_is_accepted_and_what_it_may_not_is_told_and_kept(
+async def test_tasks_from_the_bus_are_accepted_and_illegal_ones_are_rejected_and_kept(
     stack: Stack, http: httpx.AsyncClient, project: str, in_project: dict[str, str]
 ) -> None:
     task = subjects.of(SubmitTask.TYPE, project)
@@ -154,7 +154,9 @@ async def test_a_dead_letter_is_retried_when_what_was_wrong_is_put_right(
     assert events[-1].data["data"]["note"] == "no change"
 
 
-async def test_of_principals_made_at_once_under_one_name_one_is_made(http: httpx.AsyncClient, project: str) -> None:
+async def test_one_of_several_concurrent_principals_of_one_name_is_created(
+    http: httpx.AsyncClient, project: str
+) -> None:
     body = {"name": f"one-{project}", "kind": "agent", "projects": [project], "roles": ["read"]}
     made = await asyncio.gather(*(http.post("/v1/principals", json=body) for _ in range(4)))
     assert sorted(answer.status_code for answer in made) == [201, 409, 409, 409]

@@ -133,7 +133,7 @@ async def test_an_action_of_another_task_and_an_unreadable_one_are_no_events(fro
     assert [event.data["reasoning"] for event in told if event.name == "action"][2:] == ["read"]
 
 
-async def test_what_happens_later_comes_at_once_and_only_of_that_task(front: RunningFront) -> None:
+async def test_later_events_of_the_task_come_at_once(front: RunningFront) -> None:
     async with stream(front.me, TASK) as events:
         await events.events(3)
         await submitted(front, "t2")
@@ -215,7 +215,7 @@ async def test_a_task_from_its_beginning_has_a_gap_when_it_was_forgotten_and_no_
         assert (await events.events(1))[0].name == "gap"
 
 
-async def test_a_stream_that_retention_has_passed_meanwhile_is_told(listener: tuple[HttpApi, str]) -> None:
+async def test_a_stream_that_retention_has_passed_gets_a_gap(listener: tuple[HttpApi, str]) -> None:
     async with running(*listener, poll_s=0.02, heartbeat_s=0.05) as patient, stream(patient.me, DECISIONS) as events:
         patient.house.away = True
         assert await events.next() == ": keep-alive"
@@ -227,7 +227,7 @@ async def test_a_stream_that_retention_has_passed_meanwhile_is_told(listener: tu
         assert (gap.name, event.data["data"]["decision"]) == ("gap", "step 2")
 
 
-async def test_nothing_is_lost_when_no_live_message_comes(listener: tuple[HttpApi, str]) -> None:
+async def test_events_come_without_live_messages(listener: tuple[HttpApi, str]) -> None:
     async with running(*listener, poll_s=0.02) as deaf:
         deaf.house.heard = lambda subject, headers: None
         async with stream(deaf.me, DECISIONS) as events:
@@ -294,7 +294,7 @@ async def test_only_readers_may_watch(front: RunningFront, path: str) -> None:
 
 
 @pytest.mark.parametrize("last", ["x", "-1", "1.5", "9" * 30])
-async def test_an_id_that_is_none_is_refused(front: RunningFront, last: str) -> None:
+async def test_an_invalid_last_event_id_is_refused(front: RunningFront, last: str) -> None:
     response = await front.me.get(TASK, headers={"Last-Event-ID": last})
     body: dict[str, Any] = response.json()
     assert (response.status_code, body["errors"][0]["field"]) == (422, "Last-Event-ID")

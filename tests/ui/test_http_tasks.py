@@ -36,7 +36,7 @@ async def test_a_task_is_committed_when_202_is_answered(front: RunningFront) -> 
     assert looked.json() == task
 
 
-async def test_what_is_accepted_is_what_was_submitted(front: RunningFront) -> None:
+async def test_an_accepted_task_has_the_fields_that_were_submitted(front: RunningFront) -> None:
     body = BODY | {"systems": ["dns"], "target": {"paths": ["a.py"], "repo": "orders"}}
     body |= {
         "error_message": "no route",
@@ -52,7 +52,7 @@ async def test_what_is_accepted_is_what_was_submitted(front: RunningFront) -> No
 
 
 @pytest.mark.parametrize(("kind", "agent"), [("person", "human"), ("agent", "calling_llm"), ("system", "router")])
-async def test_who_submits_is_who_signs(front: RunningFront, kind: str, agent: str) -> None:
+async def test_the_submitter_signs_the_task(front: RunningFront, kind: str, agent: str) -> None:
     async with front.as_principal("somebody", "submit", kind=kind) as other:
         task = (await other.post("/v1/tasks", json=BODY)).json()
     assert front.house.line(task["task_id"])[0].agent == agent
@@ -93,7 +93,7 @@ async def test_the_same_task_id_is_one_task_and_other_content_is_409(front: Runn
     assert len(front.house.of_type(TaskRouted)) == 1
 
 
-async def test_of_many_that_submit_the_same_task_at_once_one_is_accepted(front: RunningFront) -> None:
+async def test_concurrent_submissions_of_one_task_are_one_task(front: RunningFront) -> None:
     body = BODY | {"task_id": "t1"}
     replies = await asyncio.gather(*(front.me.post("/v1/tasks", json=body) for _ in range(10)))
     assert {reply.status_code for reply in replies} == {202}
@@ -140,7 +140,7 @@ async def test_a_wait_that_is_over_answers_202(front: RunningFront) -> None:
     assert (response.status_code, response.json()["state"]) == (202, "submitted")
 
 
-async def test_who_may_not_read_is_accepted_and_not_kept_waiting(front: RunningFront) -> None:
+async def test_a_submitter_without_read_is_answered_at_once(front: RunningFront) -> None:
     async with front.as_principal("airflow", "submit", kind="system") as airflow:
         response = await airflow.post("/v1/tasks", json=BODY | {"task_id": "t1"}, headers={"Prefer": "wait=30"})
         again = await airflow.post("/v1/tasks", json=BODY | {"task_id": "t1"})
@@ -219,7 +219,7 @@ async def test_a_page_is_shorter_when_its_tasks_would_not_fit_into_one_reply(fro
     assert seen == [f"t{number}" for number in reversed(range(9))]
 
 
-async def test_escalations_are_the_tasks_that_need_somebody(front: RunningFront) -> None:
+async def test_escalations_are_the_tasks_with_an_escalation(front: RunningFront) -> None:
     escalation = {"to": "calling_llm", "code": "low_confidence"}
     put_task(front, "t1", "input_required", waiting_for="documents", escalation=escalation)
     put_task(front, "t2", "input_required", waiting_for="outcome")

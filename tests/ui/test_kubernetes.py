@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import yaml
 from typer.testing import CliRunner
-from ui.cli_server import ScriptedApi, playing
+from ui.cli_server import ScriptedApi
 from ui.http_front import RunningFront
 
 from counterpoint.cli.address import Address
@@ -101,12 +101,6 @@ def cluster() -> Iterator[ScriptedCluster]:
         yield started
 
 
-@pytest.fixture
-def played() -> Iterator[ScriptedApi]:
-    with playing() as server:
-        yield server
-
-
 class EnoughSeen(Exception):
     """The test has seen enough."""
 
@@ -191,7 +185,7 @@ def test_only_warnings_that_last_are_reported(fields: dict[str, Any], reported: 
 
 
 @pytest.mark.parametrize("strange", [None, [], "x", {"type": "Warning"}, {"metadata": [], "involvedObject": 3}])
-def test_what_is_no_event_is_none(strange: Any) -> None:
+def test_an_object_that_is_no_event_gives_none(strange: Any) -> None:
     assert cloud_event(strange, cluster="c", count=1) is None
     assert occurrences(strange) == 1
 
@@ -207,68 +201,68 @@ async def test_a_house_takes_a_report_once(front: RunningFront) -> None:
 # the watch
 
 
-def test_what_is_there_and_what_comes_is_reported_once(cluster: ScriptedCluster, played: ScriptedApi) -> None:
-    played.on(HOOK, ACCEPTED)
+def test_existing_and_new_events_are_reported_once(cluster: ScriptedCluster, api: ScriptedApi) -> None:
+    api.on(HOOK, ACCEPTED)
     cluster.listed = [event(f"e-{number}") for number in range(5)]
     bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "300"}}}
     cluster.watches = [
         [change("MODIFIED", event("e-1", count=9), 101), change("ADDED", event("new"), 102), bookmark],
         [change("DELETED", event("gone"), 301)],
     ]
-    with watching(cluster, played) as (watcher, told), pytest.raises(EnoughSeen):
+    with watching(cluster, api) as (watcher, told), pytest.raises(EnoughSeen):
         watcher.follow()
-    assert sent_ids(played) == ["e-0", "e-1", "e-2", "e-3", "e-4", "new"]
+    assert sent_ids(api) == ["e-0", "e-1", "e-2", "e-3", "e-4", "new"]
     assert [each["arrived"][0]["effect"] for each in told] == ["submitted"] * 6
     versions = [query["resourceVersion"] for _, query, _ in cluster.asked if query.get("watch")]
     assert versions[:3] == ["100", "300", "300"], "a watch goes on where the last one ended"
-    assert played.asked[0].params["project"] == "orders"
+    assert api.asked[0].params["project"] == "orders"
 
 
 @pytest.mark.parametrize("gone", [410, [{"type": "ERROR", "object": {"code": 410}}]])
-def test_a_version_that_is_too_old_begins_anew(cluster: ScriptedCluster, played: ScriptedApi, gone: Any) -> None:
-    played.on(HOOK, ACCEPTED)
+def test_a_version_that_is_too_old_begins_anew(cluster: ScriptedCluster, api: ScriptedApi, gone: Any) -> None:
+    api.on(HOOK, ACCEPTED)
     cluster.listed = [event("e-1")]
     cluster.watches = [gone]
-    with watching(cluster, played) as (watcher, _), pytest.raises(EnoughSeen):
+    with watching(cluster, api) as (watcher, _), pytest.raises(EnoughSeen):
         watcher.follow()
     lists = [query for _, query, _ in cluster.asked if not query.get("watch")]
     assert len(lists) == 2
-    assert sent_ids(played) == ["e-1"]
+    assert sent_ids(api) == ["e-1"]
 
 
-def test_a_house_that_is_away_gets_each_event_when_it_is_back(cluster: ScriptedCluster, played: ScriptedApi) -> None:
+def test_a_house_that_is_away_gets_each_event_when_it_is_back(cluster: ScriptedCluster, api: ScriptedApi) -> None:
     away = (503, {"title": "away", "status": 503})
-    played.on(HOOK, away, (429, {"title": "slow", "status": 429}), ACCEPTED)
+    api.on(HOOK, away, (429, {"title": "slow", "status": 429}), ACCEPTED)
     cluster.listed = [event("e-1"), event("e-2")]
-    with watching(cluster, played) as (watcher, told):
+    with watching(cluster, api) as (watcher, told):
         watcher.report_all()
-    assert sent_ids(played) == ["e-1", "e-1", "e-1", "e-2"]
+    assert sent_ids(api) == ["e-1", "e-1", "e-1", "e-2"]
     assert [each["event"] for each in told] == ["e-1", "e-2"]
 
 
 def test_an_event_that_is_refused_stops_no_other_and_a_wrong_token_ends_it(
-    cluster: ScriptedCluster, played: ScriptedApi
+    cluster: ScriptedCluster, api: ScriptedApi
 ) -> None:
     refused = (422, {"title": "title: is too long", "status": 422})
-    played.on(HOOK, refused, ACCEPTED, (403, {"title": "role", "status": 403}))
+    api.on(HOOK, refused, ACCEPTED, (403, {"title": "role", "status": 403}))
     cluster.listed = [event("e-1"), event("e-2"), event("e-3")]
-    with watching(cluster, played) as (watcher, told), pytest.raises(ApiError):
+    with watching(cluster, api) as (watcher, told), pytest.raises(ApiError):
         watcher.report_all()
     assert told[0]["ignored"] == ["title: is too long"]
     assert told[1]["arrived"]
 
 
-def test_a_cluster_that_is_away_is_asked_again(cluster: ScriptedCluster, played: ScriptedApi) -> None:
-    played.on(HOOK, ACCEPTED)
+def test_a_cluster_that_is_away_is_asked_again(cluster: ScriptedCluster, api: ScriptedApi) -> None:
+    api.on(HOOK, ACCEPTED)
     cluster.listed, cluster.lists = [event("e-1")], [500, 502]
-    with watching(cluster, played) as (watcher, _), pytest.raises(EnoughSeen):
+    with watching(cluster, api) as (watcher, _), pytest.raises(EnoughSeen):
         watcher.follow()
-    assert sent_ids(played) == ["e-1"]
+    assert sent_ids(api) == ["e-1"]
 
 
-def test_a_service_account_without_the_right_is_named(cluster: ScriptedCluster, played: ScriptedApi) -> None:
+def test_a_service_account_without_the_right_is_named(cluster: ScriptedCluster, api: ScriptedApi) -> None:
     cluster.lists = [403]
-    with watching(cluster, played) as (watcher, _), pytest.raises(ClusterRefused, match="get, list and watch"):
+    with watching(cluster, api) as (watcher, _), pytest.raises(ClusterRefused, match="get, list and watch"):
         watcher.follow()
 
 
@@ -276,14 +270,14 @@ def test_a_service_account_without_the_right_is_named(cluster: ScriptedCluster, 
 
 
 def test_the_command_reports_what_is_there_with_the_token_of_now(
-    cluster: ScriptedCluster, played: ScriptedApi, tmp_path: Path
+    cluster: ScriptedCluster, api: ScriptedApi, tmp_path: Path
 ) -> None:
-    played.on(HOOK, ACCEPTED)
+    api.on(HOOK, ACCEPTED)
     cluster.listed = [event("e-1")]
     token = tmp_path / "token"
     token.write_text("of-today\n")
     words = ["intake", "kubernetes", "--once", "--api", cluster.url, "--token-file", str(token), "--namespace", "shop"]
-    ended = CliRunner().invoke(app, [*words, *played.options(), "--json", "--project", "orders"])
+    ended = CliRunner().invoke(app, [*words, *api.options(), "--json", "--project", "orders"])
     assert ended.exit_code == 0, ended.output
     assert json.loads(ended.stdout)["arrived"][0]["task_id"] == "hook-1"
     assert cluster.asked == [("/api/v1/namespaces/shop/events", {"limit": "500"}, "Bearer of-today")]

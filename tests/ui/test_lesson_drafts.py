@@ -119,7 +119,7 @@ def test_a_runbook_puts_the_fix_before_what_did_not_help() -> None:
 @both
 @settings(max_examples=40)
 @given(st.lists(TEXTS | st.just(EVIL), min_size=8, max_size=8))
-def test_texts_of_others_come_to_no_life(form: DraftForm, given_texts: list[str]) -> None:
+def test_texts_of_others_are_inert_in_a_draft(form: DraftForm, given_texts: list[str]) -> None:
     one, two, three, four, five, six, seven, eight = (text or "x" for text in given_texts)
     fix = attempt(1, "succeeded", tried=one, note=two, cause=three, verification=four, by=five, constraints=[six])
     action = Action.model_validate(

@@ -138,7 +138,7 @@ async def test_a_cancelled_request_ends_at_the_router_and_others_go_on() -> None
     assert talk.replies.empty()
 
 
-async def test_what_is_no_message_is_answered_and_the_next_one_served() -> None:
+async def test_an_illegal_message_gets_an_error_and_the_next_is_served() -> None:
     talk = Talk(Router())
     for line, code in ((b"{", -32700), (b"[]", -32600)):
         talk.say(line)

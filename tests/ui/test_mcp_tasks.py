@@ -84,7 +84,7 @@ async def test_a_person_decides_on_the_text_that_the_task_has_shown(front: McpFr
 
 
 @pytest.mark.parametrize("case", ["a client that cannot ask", "a principal that may not", "the calling agent"])
-async def test_what_nobody_at_the_client_can_answer_is_the_result(front: McpFront, case: str) -> None:
+async def test_a_question_that_the_client_cannot_answer_is_the_result(front: McpFront, case: str) -> None:
     put_waiting_task(front, **escalated("calling_llm" if case == "the calling agent" else "human"))
     roles = ("read",) if case == "a principal that may not" else ("read", "override")
     client = RawClient(front.url, front.house.token_of("llm", *roles, kind="agent"))

@@ -99,7 +99,7 @@ def unexplained(front: RunningFront) -> Task:
     ("said", "fixed_by", "note"),
     [(" Opened port 53 ", "something_else", "Opened port 53"), (None, "nothing", "reported in Slack")],
 )
-async def test_what_was_changed_is_answered_in_the_message(
+async def test_a_change_is_reported_by_a_reply_in_the_message(
     chat: RunningFront, said: str | None, fixed_by: str, note: str
 ) -> None:
     object.__setattr__(chat.app.state.resources, "has_receivers", True)
