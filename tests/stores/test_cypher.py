@@ -226,6 +226,16 @@ async def test_a_process_that_does_not_answer_is_away(
         await ask(graph, "RETURN 1")
 
 
+async def test_a_process_that_is_late_is_ended_and_away(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "worker.py").write_text("import signal\nsignal.pause()\n")
+    monkeypatch.setattr(cypher_module, "_WORKER", tmp_path / "worker.py")
+    monkeypatch.setattr(cypher_module, "START_LIMIT_S", 0.0)
+    with pytest.raises(Away, match="not open within 0 s"):
+        await ask(graph, "RETURN 1")
+
+
 async def test_a_query_sees_what_was_applied_before_it(graph: Graph) -> None:
     """Before and after a checkpoint: changes are in the write-ahead log first."""
     count = "MATCH (a:Action) RETURN count(a)"
