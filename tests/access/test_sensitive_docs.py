@@ -114,6 +114,21 @@ def test_words_for_an_example_hide_no_random_value(dress: str) -> None:
     assert len(missed) <= len(values) * 0.05, missed
 
 
+@pytest.mark.parametrize("length", [8, 10, 12, 16, 20])
+def test_random_letters_are_no_name_of_a_type(length: int) -> None:
+    draw = random.Random(length)
+    values = ["".join(draw.choice(LETTERS) for _ in range(length)) for _ in range(2000)]
+    missed = [value for value in values if judge_text(f"password: {value}", INTERNAL).verdict not in REFUSED]
+    assert len(missed) <= len(values) * 0.04, missed
+
+
+@pytest.mark.parametrize(
+    "name", ["Saml2X509Credential", "JwtAuthenticationProvider", "AWSCredentialsProvider", "SecretKeySelector"]
+)
+def test_the_name_of_a_type_is_a_placeholder(name: str) -> None:
+    assert is_placeholder(name)
+
+
 @pytest.mark.parametrize(
     "value",
     [

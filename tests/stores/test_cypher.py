@@ -1,6 +1,12 @@
 """Cypher only reads: by its words, by the engine's plan and by the process it runs in; and it ends in its limits."""
 
+import asyncio
+import json
+import os
 import resource
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +54,15 @@ ELSEWHERE = [
     "EXPLAIN MATCH (a) RETURN a",
     "PROFILE MATCH (a) RETURN a",
 ]
+COSTLY = [
+    "UNWIND range(1, 100000000) AS x RETURN count(x)",
+    "RETURN size(range(1, 50000000))",
+    "RETURN lpad('', 500000000, 'x')",
+    "UNWIND range(1, 10000000) AS x RETURN x, x, x ORDER BY x",
+    "UNWIND range(1, 30000) AS x RETURN collect(lpad('', 10000, 'x'))",
+    "UNWIND range(1, 100000) AS x UNWIND range(1, 100000) AS y RETURN sum(x * y)",
+]
+"""Each builds values of hundreds of megabytes, or takes hours."""
 BOUND = [query for query in ELSEWHERE[:-2] if not query.startswith("EXPORT")]
 """Not EXPORT: the engine makes its folder when it is merely explained. So the words are looked at first."""
 SMUGGLED = [
@@ -96,6 +111,19 @@ async def ask(graph: Graph, query: str, parameters: dict[str, Any] | None = None
 
 def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def peak_of_process(path: Path, query: str) -> tuple[int, int]:
+    """The exit code of a worker that runs a query, and the most memory that it had."""
+    asked = {"path": str(path), "query": query, "parameters": {}, "limit": 10, "timeout_ms": 1000}
+    command = [sys.executable, "-I", str(cypher_module._WORKER)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env={}) as process:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(asked).encode())
+        process.stdin.close()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, used.ru_maxrss * 1024
 
 
 async def whole(graph: Graph) -> Any:
@@ -189,25 +217,21 @@ async def test_a_parameter_that_the_engine_has_no_type_for_is_the_askers_fault(g
     assert [problem.field for problem in refused.value.problems] == ["parameters"]
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "UNWIND range(1, 100000000) AS x RETURN count(x)",
-        "RETURN size(range(1, 50000000))",
-        "RETURN lpad('', 500000000, 'x')",
-        "UNWIND range(1, 10000000) AS x RETURN x, x, x ORDER BY x",
-        "UNWIND range(1, 30000) AS x RETURN collect(lpad('', 10000, 'x'))",
-        "UNWIND range(1, 100000) AS x UNWIND range(1, 100000) AS y RETURN sum(x * y)",
-    ],
-)
+@pytest.mark.parametrize("query", COSTLY)
 async def test_a_query_that_builds_large_values_costs_this_process_nothing(graph: Graph, query: str) -> None:
     before = peak_bytes()
     with pytest.raises(Permanent, match=r"exceeds the memory limit of a query, 256 MB|took longer than 1000 ms"):
         await ask(graph, query)
     assert peak_bytes() - before < 64 * 2**20
-    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    assert most < MEMORY_LIMIT_BYTES + 256 * 2**20
     assert (await ask(graph, "RETURN 1")).rows == ((1,),)
+
+
+@pytest.mark.parametrize("query", COSTLY)
+async def test_its_process_keeps_its_limit_of_memory(graph: Graph, query: str, tmp_path: Path) -> None:
+    path = tmp_path / "graph" / PROJECT / "live" / "line.lbug"
+    code, most_bytes = await asyncio.to_thread(peak_of_process, path, query)
+    assert code in (0, -signal.SIGALRM, -signal.SIGABRT, -signal.SIGSEGV)
+    assert most_bytes < MEMORY_LIMIT_BYTES + 144 * 2**20
 
 
 async def test_a_query_ends_in_its_time(graph: Graph) -> None:
@@ -223,6 +247,16 @@ async def test_a_process_that_does_not_answer_is_away(
     (tmp_path / "worker.py").write_text("import sys\nsys.stdin.read()\nsys.exit(1)\n")
     monkeypatch.setattr(cypher_module, "_WORKER", tmp_path / "worker.py")
     with pytest.raises(Away, match="does not respond"):
+        await ask(graph, "RETURN 1")
+
+
+async def test_a_process_that_is_late_is_ended_and_away(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "worker.py").write_text("import signal\nsignal.pause()\n")
+    monkeypatch.setattr(cypher_module, "_WORKER", tmp_path / "worker.py")
+    monkeypatch.setattr(cypher_module, "START_LIMIT_S", 0.0)
+    with pytest.raises(Away, match="not open within 0 s"):
         await ask(graph, "RETURN 1")
 
 

@@ -64,7 +64,7 @@ class Service:
         self._capacity.set()
         self._deliveries: set[asyncio.Task[None]] = set()
         self._queued: dict[asyncio.Task[None], Msg] = {}
-        self._under_way: set[tuple[int | None, str, int]] = set()
+        self._under_way: set[tuple[int | None, str, int, datetime]] = set()
 
     def on(self, message_type: type[M]) -> Callable[[Handler[M]], Handler[M]]:
         """Register the handler of a message type that the policy routes to this service."""
@@ -206,7 +206,9 @@ class Service:
         To begin it anew would discard what was done, each time again: the newest delivery alone may commit.
         """
         raw = message.raw_message
-        key = (self.connection.connection_number, raw.metadata.stream, raw.metadata.sequence.stream)
+        meta = raw.metadata
+        # A stream that is created again begins its sequence anew.
+        key = (self.connection.connection_number, meta.stream, meta.sequence.stream, meta.timestamp)
         if key in self._under_way:
             DELIVERIES.labels(self.name, "repeated").inc()
             return

@@ -89,6 +89,7 @@ _TYPE = re.compile(
     r"(?![A-Za-z0-9])(?:[)<.]|$)"
 )
 """A type name of at least three words or standards: `Saml2X509Credential`."""
+_CHARS_PER_CAPITAL = 2.6
 _NAME = re.compile(r"[A-Za-z_]+(?:\.[A-Za-z_]+)*")
 _OPENED = re.compile(r"[A-Za-z0-9+/]{6,}={0,2}")
 _PLACE = re.compile(r"https?://[\w.:/-]+")
@@ -146,9 +147,13 @@ def is_blank(value: str) -> bool:
 
 
 def _is_type(value: str) -> bool:
-    """Whether `value` begins with a type name and has nothing chosen after it."""
+    """Whether `value` begins with a type name and has nothing chosen after it. Random letters have more capitals."""
     name = _TYPE.match(value)
-    return name is not None and not holds_chosen(value[name.end() :])
+    return (
+        name is not None
+        and len(name[0]) >= _CHARS_PER_CAPITAL * sum(map(str.isupper, name[0]))
+        and not holds_chosen(value[name.end() :])
+    )
 
 
 def holds_chosen(value: str) -> bool:
