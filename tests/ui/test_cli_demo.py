@@ -54,6 +54,13 @@ def played(console: Console | None) -> DemoTranscript:
     return made
 
 
+def test_the_head_of_a_part_takes_one_line_of_a_narrow_terminal() -> None:
+    page = io.StringIO()
+    played(Console(file=page, force_terminal=True, color_system=None, width=40))
+    heads = [line for line in page.getvalue().splitlines() if "─" in line]
+    assert heads == ["── a part ".ljust(40, "─")]
+
+
 def test_a_check_that_fails_is_told_with_what_was_seen_and_fails_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
     page = io.StringIO()
     made = played(Console(file=page, width=100))

@@ -45,7 +45,7 @@ class DemoTranscript:
         self.part = part
         if self.console:
             self.console.print()
-            self.console.print(f"── {part} ".ljust(WIDTH, "─"), style="bold", markup=False)
+            self.console.print(f"── {part} ".ljust(min(WIDTH, self.console.width), "─"), style="bold", markup=False)
 
     def say(self, text: str) -> None:
         """Print a step."""
