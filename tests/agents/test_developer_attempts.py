@@ -31,7 +31,7 @@ from counterpoint.developer.evidence.likeness import (
     OTHER_ENDING,
     RECOGNISED,
     SAME_JOB_SAME_TEMPLATE,
-    SAME_TEMPLATE_ELSEWHERE,
+    SAME_MESSAGE,
     Circumstances,
     LikenessModel,
     Resemblance,
@@ -546,6 +546,21 @@ class TestLikeness:
     def test_a_message_that_only_says_more_or_has_a_short_beginning_may_be_the_same(self, then: str, now: str) -> None:
         assert self.pair(then, now) > OTHER_ENDING
 
+    def test_an_http_status_in_front_of_one_of_two_messages_makes_no_difference(self) -> None:
+        quota = "Quota exceeded: the table had too many appends"
+        for then, now in ((quota, f"403 {quota}"), (f"403 {quota}", quota)):
+            assert self.pair(then, now, job=JOB) == SAME_JOB_SAME_TEMPLATE
+            task = SubmitTask(kind="troubleshoot", description=QUERY, error_message=now)
+            earlier = failure_of_attempt(Attempt.model_validate(tried("x", digest="x", error_message=then).body))
+            pair = resemblance(earlier, failure_of_task(task), {}, {})
+            assert (pair.error_missing, pair.replaced, pair.added) == (0, 0, 0)
+        assert self.pair(f"429 {quota}", f"403 {quota}", job=JOB) == OTHER_CODE
+
+    @pytest.mark.parametrize(("now", "alike"), [("status -9", True), ("exit code 143", False), ("SIGTERM", False)])
+    def test_a_process_that_a_signal_ended_is_alike_in_every_notation(self, now: str, alike: bool) -> None:
+        likeness = self.pair("The mill ended with exit code 137", f"The mill exited with {now}")
+        assert (likeness > OTHER_CODE) is alike
+
     def test_an_error_without_a_cause_is_not_claimed_to_be_one_with_a_cause(self) -> None:
         named = "Task failed: the certificate of the mill has expired"
         assert self.pair("Task failed", named) == self.pair(named, "Task failed") == NO_CAUSE
@@ -556,7 +571,7 @@ class TestLikeness:
         job = JobRef(namespace="shop", name="mail")
         earlier = tried("Renew the key.", digest=None, cosine=0.1, error_message=then, job=job)
         task = SubmitTask(kind="troubleshoot", description=QUERY, error_message=now, target={"job": JOB})
-        assert self.likeness(earlier, now=failure_of_task(task)) == SAME_TEMPLATE_ELSEWHERE
+        assert self.likeness(earlier, now=failure_of_task(task)) == SAME_MESSAGE
 
     def test_a_template_without_a_cause_weighs_less_the_more_jobs_and_fixes_it_has_had(self) -> None:
         digest = signature("Task failed with exit code 1").digest
@@ -582,10 +597,15 @@ class TestLikeness:
         def known(*items: Item) -> dict[str, float]:
             return {one.attempt.tried: one.likeness for one in remembered(*items, now=placeless)}
 
+        def same_report(item: Item) -> Item:
+            return item.model_copy(update={"scores": {"cosine": 0.9, "coverage": 1.0}})
+
         one = tried("one", cosine=0.7, job=None, error_message="x")
         two = tried("two", cosine=0.5, job=None, task="task-2")
         other = tried("other", digest="other", cosine=0.6, task="task-3")
-        assert known(tried("one", cosine=0.7, job=None), two) == {"one": 0.7, "two": 0.7}
+        assert known(tried("one", cosine=0.7, job=None), two) == {"one": SAME_MESSAGE, "two": SAME_MESSAGE}
+        again = tried("one", cosine=0.9, digest="x", job=None)
+        assert known(again)["one"] < RECOGNISED == known(same_report(again))["one"]
         assert known(tried("one", cosine=0.7, job=None), other, two)["two"] < 0.5
         assert known(one)["one"] < RECOGNISED
 

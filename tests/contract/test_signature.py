@@ -128,6 +128,56 @@ def test_a_template_with_a_code_a_class_or_a_cause_is_not_generic(error: str) ->
     assert not signature(error).generic
 
 
+KILLED = (
+    "Task exited with return code -9", "Task exited with return code Negsignal.SIGKILL", "exit code 137",
+    "Task failed with exit code 137", "Pod failed: OOMKilled", "Container exited with status 137, reason: OOMKilled",
+    "Process was killed by SIGKILL", "signal: killed", "killed by signal 9", "subprocess failed, returncode=-9",
+    "AirflowException: Bash command failed. The command returned a non-zero exit code 137.",
+)  # fmt: skip
+ENDED = {
+    "term": ("Task exited with return code -15", "exit code 143", "terminated by SIGTERM", "signal: terminated"),
+    "segv": ("Task exited with return code -11", "exit code 139", "Segmentation fault (core dumped)", "SIGSEGV"),
+}
+
+
+def test_a_process_that_a_signal_ended_has_one_signature_in_every_notation() -> None:
+    killed, *ended = ({signature(each).digest for each in texts} for texts in (KILLED, *ENDED.values()))
+    assert [len(killed), *map(len, ended)] == [1, 1, 1]
+    assert len(killed.union(*ended)) == 3
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Task exited with return code 9", "Task exited with return code -9"),
+        ("Task exited with return code 9", "Task exited with return code 137"),
+        ("exit code 129", "exit code 1"),
+        ("exit code 130", "killed by signal 2"),
+        ("exit code 137", "Task failed with exit code 3, then exit code 137"),
+        ("exit code 200", "killed by signal 72"),
+        ("exit code 137", "error 137 in the table"),
+        ("Pod failed: OOMKilled", "spark-submit of the loader: OOMKilled"),
+    ],
+)
+def test_a_code_is_a_signal_by_the_convention_alone(one: str, other: str) -> None:
+    assert signature(one).digest != signature(other).digest
+
+
+def test_a_message_that_says_more_keeps_its_words_and_has_the_signal_as_a_code() -> None:
+    texts = ("spark-submit died with SIGKILL", "spark-submit: Main process exited, code=killed, status=9/KILL",
+             "Command '['x']' died with <Signals.SIGKILL: 9>.", "spark-submit ended, rc=-9")  # fmt: skip
+    assert all("signal 9" in signature(each).codes for each in texts)
+    assert "spark-submit" in signature(texts[0]).text
+    for code in (128, 129, 130, 160, 200, 255):
+        assert not any(each.startswith("signal") for each in signature(f"spark-submit: exit code {code}").codes)
+
+
+def test_an_http_status_in_front_of_a_message_is_a_code_and_not_a_number() -> None:
+    assert signature("403 Quota exceeded for the table").codes == ("http 403",)
+    assert signature("403 Quota exceeded").digest != signature("429 Quota exceeded").digest
+    assert signature("440 Rows were rejected").digest == signature("450 Rows were rejected").digest
+
+
 RESULT = 'fatal: [{host}]: FAILED! => {{"changed": false, "msg": "{msg}", "rc": {rc}, "stderr": "{stderr}", "task": 7}}'
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from counterpoint.bench.evaluation_metrics import ece
 from counterpoint.bench.evaluation_sets import UnreadableSet
 from counterpoint.bench.likeness_fit import IncidentCandidates, cross_validate, fit_likeness
 from counterpoint.bench.recognition_cases import Bm25Baseline, RecognitionCase, RecognitionOutcome, read_cases, summary
@@ -103,19 +104,20 @@ def test_a_fitted_model_orders_what_it_was_fitted_on_and_no_likeness_counts_agai
     assert "calibration error" in figures
 
 
-def test_further_sets_teach_the_weights_and_the_first_says_how_often() -> None:
+def test_all_sets_teach_the_probability_and_a_held_out_one_is_as_sure_as_it_is_right() -> None:
     draw = np.random.default_rng(5)
 
-    def reports(share: float) -> list[IncidentCandidates]:
+    def reports(share: float, count: int) -> list[IncidentCandidates]:
         made = []
-        for n in range(200):
+        for n in range(count):
             right = bool(draw.random() < share)
-            lexical = draw.random() + right
+            lexical = draw.normal(1.0, 0.5) + right / 2
             made.append(IncidentCandidates(f"f{n}", (Resemblance(lexical=lexical),), 0 if right else None))
         return made
 
-    seldom, often = reports(0.2), reports(0.8)
+    seldom, often, unseen = reports(0.2, 200), reports(0.8, 200), reports(0.5, 4_000)
+    middle = Resemblance(lexical=1.25)
     alone, both = fit_likeness(seldom, ""), fit_likeness(seldom, "", often)
-    assert both.weights["lexical"] > alone.weights["lexical"], "more reports outweigh the ridge"
-    middle = Resemblance(lexical=1.0)
-    assert both.probability(middle) < 0.4 < 0.6 < fit_likeness(often, "", seldom).probability(middle)
+    assert alone.probability(middle) < both.probability(middle) < fit_likeness(often, "").probability(middle)
+    sure = [(both.probability(each.candidates[0]), each.correct == 0) for each in unseen]
+    assert (ece(sure) or 1) < 0.06, "a stronger ridge would keep the probabilities near the mean"

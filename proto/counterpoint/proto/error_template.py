@@ -3,6 +3,9 @@
 import re
 import string
 from collections.abc import Callable
+from http import HTTPStatus
+
+from counterpoint.proto.error_signals import as_exit_codes, signals_of
 
 MESSAGE_LIMIT_CHARS = 4_000
 
@@ -10,7 +13,7 @@ MESSAGE_LIMIT_CHARS = 4_000
 def template(message: str, collect: Callable[[str], None] | None = None) -> str:
     """Return the template of a message. `collect` is called with each value that is replaced, in the order of
     the rules."""
-    text = message[:MESSAGE_LIMIT_CHARS]
+    text = as_exit_codes(message[:MESSAGE_LIMIT_CHARS])
     for pattern, replacement in _RULES:
         if collect is not None and replacement is not _spelled:
             for match in pattern.finditer(text):
@@ -24,19 +27,28 @@ def template(message: str, collect: Callable[[str], None] | None = None) -> str:
 
 
 def codes_of(message: str) -> tuple[str, ...]:
-    """Return the codes of a message in lower case, such as `exit code 137`, `sqlstate 23505`, `ora-01653`."""
-    text = message[:MESSAGE_LIMIT_CHARS]
+    """Return the codes of a message in lower case, such as `exit code 137`, `sqlstate 23505`, `ora-01653`, and the
+    signals that they stand for."""
+    text = as_exit_codes(message[:MESSAGE_LIMIT_CHARS])
     found = [
         f"{_CODE_KIND.sub(' ', match[1].casefold()).strip()} {match[2].casefold()}"
         for rule in _CODE_RULES
         for match in rule.finditer(text)
     ]
+    found += [f"signal {number}" for number in signals_of(text)]
+    found += [f"http {match[2]}" for match in _LEADING_STATUS_RULE.finditer(text)]
     found += [f"sqlstate {match[2].casefold()}" for rule in _SQLSTATE_RULES for match in rule.finditer(text)]
     found += [match[2].casefold() for match in _PRODUCT_CODE_RULE.finditer(text)]
     found += [name for match in _ERRNO_NAME.finditer(text) if (name := match[0].casefold()) not in _CAPITALS]
     statuses = ((match[1] or match[2]).replace("_", "").casefold() for match in _GRPC_STATUS.finditer(text))
     found += [f"grpc {status}" for status in statuses if status not in _GRPC_WRAPPERS]
     return tuple(dict.fromkeys(found))
+
+
+def without_leading_status(message: str) -> str:
+    """Return a message without the HTTP status in front of it, which some clients put there and others do not."""
+    status = _LEADING_STATUS_RULE.match(message)
+    return message[status.end() :].lstrip(": ") if status else message
 
 
 PLACEHOLDER = re.compile(r"<(?:url|mail|time|host|path)>|#|[⓪①②③④⑤⑥⑦⑧⑨]")
@@ -96,6 +108,7 @@ _CODE = (
 )
 _ERROR_NUMBER = r"(\b(?:error\s[#(]?|msg\s))(\d{3,5})(?=\s\(|[:,)]|\.?$)"
 _HTTP_STATUS = r"(\bresponse\s)([1-5]\d\d)(?!\w|\.\d|,\d)"
+_LEADING_STATUS = rf"\A()({'|'.join(str(int(status)) for status in HTTPStatus if status >= 400)})(?=:?\s[A-Z])"
 _HRESULT = r"(\b(?:error|hresult|status|code)\s?[:=(]?\s?)(0x[8c][0-9a-f]{7})\b"
 _SQLSTATE = r"(\bsql\s?state\s?[:=\[(]?\s?['\"]?)([0-9A-Z]{5})(?!\w)"
 _BRACKETED_SQLSTATE = (
@@ -119,6 +132,7 @@ _BEFORE_VALUE = "|".join(
 _VALUE = rf"(?:{_BEFORE_VALUE})(?P<quote>['\"`])[^'\"`\n]{{0,200}}(?P=quote)"
 _CODE_RULES = tuple(re.compile(pattern, re.I) for pattern in (_CODE, _ERROR_NUMBER, _HTTP_STATUS, _HRESULT))
 _SQLSTATE_RULES = (re.compile(_SQLSTATE, re.I), re.compile(_BRACKETED_SQLSTATE))
+_LEADING_STATUS_RULE = re.compile(_LEADING_STATUS)
 _PRODUCT_CODE_RULE = re.compile(_PRODUCT_CODE)
 _CODE_KIND = re.compile(r"[^a-zü/]+")
 _ERRNO_NAME = re.compile(r"\bE(?:[A-Z]{3,}(?:_[A-Z]+)*)\b")
@@ -140,6 +154,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     _rule(_CODE, _spelled),
     _rule(_ERROR_NUMBER, _spelled),
     _rule(_HTTP_STATUS, _spelled),
+    _rule(_LEADING_STATUS, _spelled, re.NOFLAG),
     _rule(_HRESULT, _spelled),
     _rule(_SQLSTATE, _spelled),
     _rule(_BRACKETED_SQLSTATE, _spelled, re.NOFLAG),

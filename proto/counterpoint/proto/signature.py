@@ -11,7 +11,8 @@ import json
 import re
 import unicodedata
 
-from counterpoint.proto.error_template import PLACEHOLDER, codes_of, template
+from counterpoint.proto.error_signals import signals_of, without_signals
+from counterpoint.proto.error_template import PLACEHOLDER, codes_of, template, without_leading_status
 from counterpoint.proto.messages import Shape
 
 TRACE_LIMIT_CHARS = 20_000
@@ -37,11 +38,21 @@ def signature(error: str) -> Signature:
     """Return the signature of an error: a message, `Class: message`, or a Python or Java stack trace."""
     error_class, message = headline(error)
     text = template(message)[:TEXT_LIMIT_CHARS].strip()
+    signals = signals_of(message)
+    if len(signals) == 1 and _names_only_signal(error_class, message, signals[0]):
+        error_class, text = None, f"signal {signals[0]}"
     digest = hashlib.sha256(f"{error_class or ''}\x1f{text}".encode()).hexdigest()[:16]
     codes = codes_of(message)
     return Signature(
         error_class=error_class, text=text, digest=digest, codes=codes, generic=_is_generic(error_class, text, codes)
     )
+
+
+def without_status(error: str) -> str | None:
+    """Return the headline of an error without the HTTP status in front of its message; None without such a status."""
+    error_class, message = headline(error)
+    bare = without_leading_status(message)
+    return None if bare == message else f"{error_class}: {bare}" if error_class else bare
 
 
 def parameters(error: str) -> tuple[str, ...]:
@@ -146,10 +157,19 @@ def _is_generic(error_class: str | None, text: str, codes: tuple[str, ...]) -> b
     return all(word in _GENERIC_WORDS for word in (*(word.lower() for word in class_words), *words))
 
 
+def _names_only_signal(error_class: str | None, message: str, signal: int) -> bool:
+    """Return whether a message says nothing but that a signal ended a process."""
+    rest = without_signals(message)
+    ends = tuple(f" {number}" for number in (signal, 128 + signal))
+    other = (code for code in codes_of(rest) if not (code.startswith(_PROCESS_CODES) and code.endswith(ends)))
+    return _is_generic(error_class, template(rest), tuple(other))
+
+
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _TEMPLATE_WORD = re.compile(r"[^\W\d_]+")
 _GENERIC_CODES = frozenset({"exit code 1", "exit status 1", "exit code 255", "return code 1", "returncode 1", "code 1",
     "error code 1", "rc 1", "exited with code 1", "exited with status 1", "status 1", "status code 1"})  # fmt: skip
+_PROCESS_CODES = ("exit", "return", "rc ", "signal ")
 _GENERIC_WORDS = frozenset(
     re.findall(
         r"\w+",

@@ -3,12 +3,13 @@
 The order is a listwise logistic regression over the candidates of each report that has a correct one. The probability
 is a logistic regression over the best candidate of every report. Both are ridge regressions by Newton's method. The
 probability is monotone: a feature with a weight of the wrong sign is left out, and the others are fitted again. Further
-sets fit the weights of the probability alone. Their share of correct candidates differs, so each set has its own
-intercept, and the model keeps that of the first set.
+sets fit the probability alone. Its ridge is small enough that held-out probabilities need no second curve: a larger one
+keeps them near the mean.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +21,12 @@ Array = npt.NDArray[np.float64]
 
 ORDERED_BY = ("coverage", "cosine", "system", "lexical", "error_lexical")
 JUDGED_BY = (
-    "lexical", "error_lexical", "no_error", "error_missing", "ruled_out", "replaced", "added", "repeated",
+    "lexical", "error_lexical", "error_cosine", "error_missing", "ruled_out", "replaced", "added", "repeated",
 )  # fmt: skip
-"""Features that separate the same fault from a near miss in every set. Meaning and system mislead in some."""
+"""Features that separate the same fault from a near miss in every set. The meaning of the report and the system mislead
+in some."""
 FOLDS = 10
-RIDGE_ORDER, RIDGE_PROBABILITY = 1.0, 125.0
+RIDGE_ORDER, RIDGE_PROBABILITY = 1.0, 5.0
 _ROUNDS = 60
 
 
@@ -51,16 +53,14 @@ def fit_likeness(
     ordered_by = [FEATURES.index(name) for name in ORDERED_BY]
     lists = [(report.features[:, ordered_by], report.correct) for report in reports if report.correct is not None]
     order = _listwise([(features, right) for features, right in lists if right is not None])
-    best, truths, sets = [], [], []
-    for number, one_set in enumerate((reports, *further)):
-        for report in one_set:
-            if not report.candidates:
-                continue
-            first = int(np.argmax(report.features[:, ordered_by] @ order))
-            best.append(report.features[first])
-            truths.append(first == report.correct)
-            sets.append(number)
-    intercept, weights = _monotone(np.array(best), np.array(truths, float), np.array(sets))
+    best, truths = [], []
+    for report in chain(reports, *further):
+        if not report.candidates:
+            continue
+        first = int(np.argmax(report.features[:, ordered_by] @ order))
+        best.append(report.features[first])
+        truths.append(first == report.correct)
+    intercept, weights = _monotone(np.array(best), np.array(truths, float))
     return LikenessModel(
         rank={name: round(float(value), 4) for name, value in zip(ORDERED_BY, order, strict=True)},
         intercept=round(float(intercept), 4),
@@ -101,12 +101,12 @@ def cross_validate(reports: Sequence[IncidentCandidates], *further: Sequence[Inc
     )
 
 
-def _monotone(features: Array, truths: Array, sets: Array) -> tuple[float, Array]:
+def _monotone(features: Array, truths: Array) -> tuple[float, Array]:
     used = [FEATURES.index(name) for name in JUDGED_BY]
     sign = np.array([-1 if name in AGAINST else 0 if name == "no_error" else 1 for name in FEATURES])
     features = features * np.where(sign < 0, -1, 1)
     while True:
-        intercept, weights = _logistic(features[:, used], truths, sets)
+        intercept, weights = _logistic(features[:, used], truths)
         wrong_sign = [index for index, n in enumerate(used) if weights[index] < 0 and sign[n]]
         if not wrong_sign:
             every = np.zeros(features.shape[1])
@@ -136,11 +136,11 @@ def _listwise(lists: Sequence[tuple[Array, int]]) -> Array:
     return result
 
 
-def _logistic(features: Array, truths: Array, sets: Array) -> tuple[float, Array]:
-    """Return the intercept of set 0, and the weights."""
+def _logistic(features: Array, truths: Array) -> tuple[float, Array]:
+    """Return the intercept and the weights."""
     scale, columns = _scale(features), features.shape[1]
-    design = np.c_[features / scale, sets[:, None] == np.unique(sets)]
-    ridge = RIDGE_PROBABILITY * np.r_[np.ones(columns), np.full(design.shape[1] - columns, 1e-9)]
+    design = np.c_[features / scale, np.ones(len(features))]
+    ridge = RIDGE_PROBABILITY * np.r_[np.ones(columns), 1e-9]
 
     def loss_of(point: Array) -> tuple[float, Array, Array]:
         score = design @ point

@@ -9,7 +9,7 @@ from counterpoint.developer.evidence.likeness import rules_out, words_of_error
 from counterpoint.developer.language.codes import is_telling
 from counterpoint.developer.language.words import content_sequence, content_words
 from counterpoint.proto.attempts import Attempt
-from counterpoint.proto.signature import Signature, headline, parameters, signature
+from counterpoint.proto.signature import Signature, headline, parameters, signature, without_status
 from counterpoint.proto.tasks import JobRef, SubmitTask
 
 QUERY_CHARS = 2_000
@@ -32,12 +32,14 @@ class Failure:
     """A failure: the words of its report, its error, and where it happened.
 
     `text` is title, description and error; `prose` is title and description. `error` is the relevant part of the error
-    message: the exception and its message, else the last lines.
+    message: the exception and its message, else the last lines. `bare` is the signature without the HTTP status in
+    front of the message, if there is one.
     """
 
     text: str
     error: str | None = None
     signature: Signature | None = None
+    bare: Signature | None = None
     job: JobRef | None = None
     systems: frozenset[str] = frozenset()
     error_words: frozenset[str] = field(default=frozenset())
@@ -68,8 +70,11 @@ class Failure:
         return content_words(self.prose) & frozenset(self.content) & frozenset(earlier.content)
 
     def same_template(self, other: "Failure") -> bool:
-        """Whether both have the same error template."""
-        return self.digest is not None and self.digest == other.digest
+        """Whether both have the same error template, or the same but for an HTTP status in front of one."""
+        if self.digest is None or other.digest is None:
+            return False
+        mine, theirs = (each.bare.digest if each.bare else None for each in (self, other))
+        return self.digest in (other.digest, theirs) or other.digest == mine
 
     def same_job(self, other: "Failure") -> bool:
         """Whether both name the same job."""
@@ -107,11 +112,8 @@ class Failure:
     @cached_property
     def content(self) -> tuple[str, ...]:
         """The content words of the error template in their order, as stems."""
-        return (
-            tuple(word for word in content_sequence(self.signature.text) if word not in _FAILING)
-            if self.signature
-            else ()
-        )
+        message = self.bare or self.signature
+        return tuple(word for word in content_sequence(message.text) if word not in _FAILING) if message else ()
 
     @cached_property
     def _codes_by_kind(self) -> dict[str, set[str]]:
@@ -176,15 +178,17 @@ def _failure(
 ) -> Failure:
     signature_of_error = signature(error) if error else None
     cause = _cause(error, signature_of_error) if error and signature_of_error else None
+    bare = without_status(error) if error else None
     words = [title if title and title not in description else None, description, cause]
     return Failure(
         text="\n".join(word[:QUERY_CHARS] for word in words if word),
         prose=f"{title or ''}\n{description}",
         error=cause[:QUERY_CHARS] if cause else None,
         signature=signature_of_error,
+        bare=signature(bare) if bare else None,
         job=job,
         systems=frozenset(system.casefold() for system in systems),
-        error_words=words_of_error(cause),
+        error_words=words_of_error(bare or cause),
     )
 
 

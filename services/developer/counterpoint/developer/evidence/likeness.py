@@ -19,22 +19,22 @@ from counterpoint.proto.messages import Shape
 RECOGNISED = 0.7
 """Minimum likeness of the same failure; below it a fix is only offered."""
 SAME_JOB_SAME_TEMPLATE = 0.9
-SAME_TEMPLATE = 0.7
-SAME_TEMPLATE_ELSEWHERE = 0.45
+SAME_REPORT = 0.7
+SAME_MESSAGE = 0.45
 SAME_JOB_NO_CAUSE = 0.6
-"""Minimum likeness with the same job and template; with the same template and no contradicting job or system; with the
-same template in another job or system (6 of 11 such reports of three sets have the same cause), too few to count in the
+"""Minimum likeness with the same job and template; with the same report and no contradicting job or system; with the
+same report or template otherwise (21 of 36 first-ranked ones of four sets have the same cause), too few to count in the
 confidence score; and with the same job and a template without a cause."""
 SAME_REPORT_COVERAGE, SAME_REPORT_COSINE = 0.95, 0.85
-"""Minimum coverage and cosine of reports with the same text, which count like the same error template."""
+"""Minimum coverage and cosine of reports with the same text."""
 NO_CAUSE = 0.5
 """Maximum likeness if one of the errors names no cause, unless job and template are the same."""
-OTHER_CODE = 0.25
-"""Maximum likeness with different codes of one kind, such as two exit codes (5 of 21 such reports of three sets have
-the same cause)."""
-OTHER_ENDING = 0.35
-"""Maximum likeness of messages that begin alike and end in different words, such as two reasons why a server refuses (6
-of 23 such reports of three sets have the same cause)."""
+OTHER_CODE = 0.15
+"""Maximum likeness with different codes of one kind, such as two exit codes (3 of 23 first-ranked ones of four sets
+have the same cause)."""
+OTHER_ENDING = 0.25
+"""Maximum likeness of messages that begin alike and end in different words, such as two reasons why a server refuses (7
+of 36 first-ranked ones of four sets have the same cause)."""
 CONFIRMED, REFUTED = 0.95, 0.0
 """Likeness of failures that a person declared the same, or different."""
 LIKELY = 0.4
@@ -149,9 +149,10 @@ def likeness(value: float, circumstances: Circumstances, is_top_ranked: bool = T
         return min(value, OTHER_ENDING)
     if circumstances.vague and not circumstances.report:
         return min(value, NO_CAUSE / circumstances.jobs if circumstances.template else NO_CAUSE)
-    same_message = circumstances.report or (circumstances.template and not circumstances.generic)
-    if same_message and is_top_ranked:
-        return max(value, SAME_TEMPLATE_ELSEWHERE if circumstances.elsewhere else SAME_TEMPLATE)
+    if is_top_ranked and circumstances.report and not circumstances.elsewhere:
+        return max(value, SAME_REPORT)
+    if is_top_ranked and (circumstances.report or (circumstances.template and not circumstances.generic)):
+        return max(value, SAME_MESSAGE)
     return value
 
 
