@@ -150,6 +150,9 @@ def excerpt(
                 kept.update(option)
                 return
 
+    if section.has_step_headings:
+        outline = {n for n in every if units[n].kind == "step" and units[n].indent == 0}
+        kept |= next((part for part in (set(every), outline) if size(part) <= budget), set())
     take(best)
     if not kept:
         return Excerpt(section, (best,), worth[best], best, _clip(terms, units[best], budget))

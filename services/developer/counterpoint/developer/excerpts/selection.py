@@ -184,7 +184,8 @@ def _taken_excerpts(
     near = [one for one in rest[:BESIDE] if one.worth >= first.worth - MARGIN]
     if not with_others and first.named is not None:
         near = [one for one in near if first.alert is not None and one.alert == first.alert and one.instructs]
-    taken = [excerpt(terms, first.section, int(SHARE * room if near else room) - PLACE) or first.excerpt]
+    part = SHARE if near and not first.section.has_step_headings else 1
+    taken = [excerpt(terms, first.section, int(part * room) - PLACE) or first.excerpt]
     for one in near:
         left = room - sum(map(_size, taken)) - PLACE
         more = excerpt(terms, one.section, left, subject) if left >= SECTION_CHARS_MIN else None
