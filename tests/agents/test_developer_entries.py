@@ -7,6 +7,7 @@ from counterpoint.developer.excerpts.answers import QuestionHits
 from counterpoint.developer.excerpts.sections import sections
 from counterpoint.developer.excerpts.selection import LACKING_MAX
 from counterpoint.developer.language.kinds import kind_of
+from counterpoint.developer.language.question_terms import question_terms
 from counterpoint.developer.policies.procedures import Procedure, procedures
 
 FAILURE = "the writer stops\nwriter: segment 41 refused, checksum of block 7 does not match the ledger"
@@ -152,3 +153,63 @@ def test_frequency_is_what_a_question_how_often_asks_for(text: str) -> None:
     kind = kind_of("how often can it be started")
     assert kind is not None
     assert kind.answers.search(text)
+
+
+ORDERS = """# Orders
+
+## How orders travel
+
+`fetch_orders` reads the orders of the day before and never those of today. Its account is kept in the directory,
+where a lookup takes at most 5 seconds.
+
+## Harbour
+
+Slips of the harbour are {}.
+"""
+
+
+@pytest.mark.parametrize(("kept", "given"), [("kept for 40 days", True), ("kept in a box", False)])
+def test_question_how_long_is_answered_by_the_sentence_that_says_it_or_not_at_all(kept: str, given: bool) -> None:
+    question = "How long are slips of the harbour kept?"
+    asked = QuestionHits(question, hits_of(question, ("orders.md", ORDERS.format(kept))))
+    assert asked.grade(CURVE).sufficient is given
+    if given:
+        assert kept in asked.quoted(CURVE.threshold).text
+    other = "How long are orders kept?"
+    assert not QuestionHits(other, hits_of(other, ("orders.md", ORDERS.format(kept)))).grade(CURVE).sufficient
+
+
+DELETION = """# Deletion of log entries
+
+Log entries of the store can be deleted. Entries in a time window that match a filter are deleted.
+
+## Retention of log entries
+
+Deleted log entries are kept in the store until the next compaction, and a delete request can be cancelled.
+
+## Disk of the store
+
+Corrupted or deleted files of the log are skipped by the store.
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "given"),
+    [
+        ("Are deleted log entries kept in the store until the next compaction?", True),
+        ("Can the ruler delete log entries automatically?", False),
+        ("Which role can delete log entries of the store?", False),
+        ("How long until log entries are deleted by the ruler?", False),
+    ],
+)
+def test_page_of_the_right_system_that_says_nothing_of_the_thing_asked_is_no_answer(question: str, given: bool) -> None:
+    grade = QuestionHits(question, hits_of(question, ("log-deletion.md", DELETION))).grade(CURVE)
+    assert (grade.probability > 0.5) is given
+    assert grade.sufficient is given
+
+
+def test_everyday_words_tell_nothing_and_names_that_resemble_them_do() -> None:
+    question = "How do I get the resolver of the orders loader to start again?"
+    assert question_terms(question, ()).telling == {"resolv", "order", "loader"}
+    assert "tabell" in question_terms("Wie lösche ich die Tabelle?", ()).telling
+    assert "losch" not in question_terms("Wie lösche ich die Tabelle?", ()).telling

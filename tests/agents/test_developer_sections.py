@@ -13,7 +13,7 @@ from counterpoint.developer.evidence.calibration import load_calibration
 from counterpoint.developer.excerpts.answers import QuestionHits
 from counterpoint.developer.excerpts.citations import references
 from counterpoint.developer.excerpts.excerpt import excerpt
-from counterpoint.developer.excerpts.likelihood import LikelihoodModel
+from counterpoint.developer.excerpts.likelihood import LikelihoodModel, LikelihoodTerms, likelihood_model
 from counterpoint.developer.excerpts.relevance import Hit, hits
 from counterpoint.developer.excerpts.sections import Section, sections
 from counterpoint.developer.excerpts.selection import LACKING_MAX, LIMIT, select
@@ -308,7 +308,8 @@ def test_version_that_the_pages_never_mention_is_less_likely_than_one_they_do() 
 
 
 def test_a_rewritten_search_needs_a_higher_likelihood(monkeypatch: pytest.MonkeyPatch) -> None:
-    even = LikelihoodModel(intercept=0.0, weights={}, threshold=0.48, fitted_on="a test", measured="")
+    terms = LikelihoodTerms(threshold=0.48, intercept=0.0, weights={})
+    even = LikelihoodModel(questions=terms, failures=terms, fitted_on="a test", measured="")
     monkeypatch.setattr("counterpoint.developer.excerpts.selection.likelihood_model", lambda: even)
     question = "How long until idle slots are dropped?"
     first, again = (
@@ -455,9 +456,10 @@ def test_likelihood_of_a_failure_has_terms_of_its_own() -> None:
     pages = hits_of(failure, ("exits.rst", EXITS), ("slots.md", SLOTS))
     selected = select(failure, pages, failure=True)
     assert selected is not None
-    asked = replace(selected, failure=False)
-    assert selected.features_of(selected.ranked[0], selected.excerpts)["ahead"] > 0.1
-    assert selected.likelihood > asked.likelihood
+    features = selected.features_of(selected.ranked[0], selected.excerpts)
+    model = likelihood_model()
+    assert selected.likelihood == model.failures.probability(features)
+    assert replace(selected, failure=False).likelihood == model.questions.probability(features)
 
 
 @pytest.mark.parametrize(
@@ -577,7 +579,7 @@ def test_class_with_several_fixes_of_several_errors_distinguishes_nothing() -> N
     fixes = [(f"KontorJobException: {error}", f"Mend it: {error}") for error in errors]
     assert common_codes(fixes) == {"kontorjobexception"}
     assert common_codes(fixes[:2]) == common_codes([(fixes[0][0], fix) for _, fix in fixes]) == frozenset()
-    failure = "KontorJobException: the queue is sealed"
+    failure = "KontorJobException: the queue of the night lane is sealed by another coordinator"
     (known,) = procedures(failure, hits_of(failure, ("joins.md", page), cosine=0.2))
     (common,) = procedures(failure, hits_of(failure, ("joins.md", page), cosine=0.2), common=common_codes(fixes))
     assert (known.code, known.likely) == ("kontorjobexception", True)

@@ -21,7 +21,7 @@ GERMAN = "wie kann ich die daten für das team laden "
 
 def ask(text: str) -> None:
     terms = question_terms(text, ())
-    _ = terms.codes, terms.kind, terms.permission, terms.ours, terms.focus
+    _ = terms.codes, terms.kind, terms.permission, terms.ours, terms.telling
 
 
 READERS: list[Callable[[str], object]] = [

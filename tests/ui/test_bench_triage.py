@@ -1,6 +1,5 @@
 """`bench triage` judges answers by the texts they hold, and confidence by how often it was right."""
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,17 +8,17 @@ import pytest
 from counterpoint.bench.evaluation_metrics import ece, reliability
 from counterpoint.bench.evaluation_sets import UnreadableSet
 from counterpoint.bench.likelihood_fit import (
-    FEATURES,
+    FAILURE_FEATURES,
+    QUESTION_FEATURES,
     JudgedCase,
-    calibrate,
-    fit_failure_terms,
     fit_likelihood,
-    fit_weights,
-    probabilities,
+    fit_terms,
+    probability,
     shares,
 )
 from counterpoint.bench.triage import ExpectedAnswer, TriageCase, TriageOutcome, Verdict, read_cases, summary, verdict
-from counterpoint.developer.excerpts.likelihood import LikelihoodModel
+from counterpoint.developer.excerpts.likelihood import LikelihoodTerms
+from counterpoint.developer.policies.procedures import CODE_LIKELIHOOD_MIN
 
 WANTED = ExpectedAnswer(source="docs/a.md", must=("Stop the writer.", "Start it again."), must_not=("Drop the slot",))
 
@@ -74,9 +73,12 @@ def test_certainty_falls_into_the_last_bin_and_empty_bins_are_left_out() -> None
     ]
 
 
-def _cases(right: int, wrong: int, strangers: int) -> list[JudgedCase]:
-    def one(answerable: bool, verdict: Verdict, ahead: float) -> JudgedCase:
-        return JudgedCase(answerable, verdict, dict.fromkeys(FEATURES, 0.0) | {"ahead": ahead})
+def _cases(right: int, wrong: int, strangers: int, failure: bool = False) -> list[JudgedCase]:
+    sign = "overlap" if failure else "ahead"
+
+    def one(answerable: bool, verdict: Verdict, value: float) -> JudgedCase:
+        features = dict.fromkeys({*QUESTION_FEATURES, *FAILURE_FEATURES}, 0.0) | {sign: value}
+        return JudgedCase(answerable, verdict, features, failure=failure)
 
     return [
         *(one(True, "right", 2.0 + 0.1 * n) for n in range(right)),
@@ -86,43 +88,38 @@ def _cases(right: int, wrong: int, strangers: int) -> list[JudgedCase]:
 
 
 def test_fit_tells_right_answers_from_wrong_ones_of_a_set_it_was_not_fitted_on() -> None:
-    sets = {"one": _cases(20, 5, 8), "other": _cases(15, 4, 10), "third": _cases(18, 5, 9)}
+    sets = {
+        "one": _cases(20, 5, 8) + _cases(12, 3, 9, failure=True),
+        "other": _cases(15, 4, 10) + _cases(14, 2, 8, failure=True),
+        "third": _cases(18, 5, 9),
+    }
     model, measured = fit_likelihood(sets)
-    assert model.weights["ahead"] > 0
+    assert model.questions.weights["ahead"] > 0
+    assert model.failures.weights["overlap"] > 0
+    assert [(each["kind"], each["set"]) for each in measured] == [
+        *(("questions", name) for name in sets), ("failures", "one"), ("failures", "other"),
+    ]  # fmt: skip
     assert all(each["right"] > 0.75 and each["refused"] >= 0.8 and each["auroc"] == 1 for each in measured)
 
 
-def test_terms_for_failures_follow_the_failures_of_the_sets_alone() -> None:
-    model = LikelihoodModel(intercept=0.0, weights={}, threshold=0.5, fitted_on="a test", measured="")
-    sets = {
-        name: [replace(case, failure=True) for case in _cases(12, 0, 12)] + _cases(0, 30, 0)
-        for name in ("one", "other")
-    }
-    fitted, measured = fit_failure_terms(sets, model)
-    features = dict.fromkeys(FEATURES, 0.0) | {"ahead": 2.0}
-    assert fitted.probability(features) == 0.5
-    assert fitted.probability(features, failure=True) > 0.9
-    assert [(each["cases"], each["right"], each["refused"]) for each in measured] == [(24, 1.0, 1.0)] * 2
-    with pytest.raises(ValueError, match="at least two sets with failures"):
-        fit_failure_terms({"one": sets["one"], "other": _cases(5, 5, 5)}, model)
-
-
-def test_calibration_answers_the_same_and_makes_the_mean_confidence_the_share_right() -> None:
-    model = LikelihoodModel(intercept=0.0, weights={"ahead": 1.0}, threshold=0.6, fitted_on="a test", measured="")
-    answers = [(0.6, True)] * 9 + [(0.6, False)]
-    shifted = calibrate(model, answers, "a set")
-    logit = math.log(0.6 / 0.4)
-    assert shifted.probability({"ahead": logit}) == pytest.approx(0.9, abs=0.01)
-    assert shifted.threshold == pytest.approx(shifted.probability({"ahead": logit}), abs=0.001)
-    with pytest.raises(ValueError, match="right answers and wrong ones"):
-        calibrate(model, [(0.6, True)], "a set")
+def test_fit_needs_failures_of_two_sets() -> None:
+    with pytest.raises(ValueError, match="questions and failures are needed"):
+        fit_likelihood({"one": _cases(9, 3, 3) + _cases(9, 3, 3, failure=True), "other": _cases(9, 3, 3)})
 
 
 def test_a_case_without_the_thing_asked_for_is_refused() -> None:
     sets = [_cases(20, 5, 8), _cases(15, 4, 10)]
+    terms = fit_terms(sets, QUESTION_FEATURES)
     lacking = [replace(case, lacking=True) for case in sets[0]]
-    right, refused, wrong = shares(lacking, probabilities(lacking, fit_weights(sets)), 0.3)
+    right, refused, wrong = shares(lacking, [probability(case, terms) for case in lacking], 0.3)
     assert (right, refused, wrong) == (0, 1, 0)
+
+
+def test_failure_that_its_excerpt_names_is_answered_whatever_its_signs() -> None:
+    unlikely = LikelihoodTerms(threshold=0.5, intercept=-9.0, weights={})
+    case, *_ = _cases(1, 0, 0, failure=True)
+    assert probability(case, unlikely) < 0.01
+    assert probability(replace(case, named=True), unlikely) == CODE_LIKELIHOOD_MIN
 
 
 def test_folder_without_documents_is_refused(tmp_path: Path) -> None:

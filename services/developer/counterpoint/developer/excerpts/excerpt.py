@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from counterpoint.developer.excerpts.citations import cite
 from counterpoint.developer.excerpts.sections import Section
@@ -28,6 +29,7 @@ _PROHIBITS = re.compile(
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-ZÄÖÜ0-9`\"'(*])")
 _LINE_END = re.compile(r"\n")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-ZÄÖÜ0-9`\"'(*-])|\n[ \t]*\n|\n(?=[ \t]*(?:[-*+]|\d{1,3}[.)])\s)")
 MOST_RUNS = 400
 """Maximum number of compared runs of sentences or lines when a unit is cut."""
 
@@ -60,6 +62,12 @@ class Excerpt:
     def quotes(self) -> tuple[str, ...]:
         """The quoted texts."""
         return tuple(self.section.text[start:end] for start, end in self.stretches)
+
+    @cached_property
+    def sentences(self) -> tuple[str, ...]:
+        """The sentences of its units; of a row of a table its cells with their headers."""
+        statements = (self.section.sentences[n] for n in self.units)
+        return tuple(each for said in statements for each in _SENTENCE.split(said) if each.strip())
 
     @property
     def is_table(self) -> bool:
@@ -142,6 +150,9 @@ def excerpt(
                 kept.update(option)
                 return
 
+    if section.has_step_headings:
+        outline = {n for n in every if units[n].kind == "step" and units[n].indent == 0}
+        kept |= next((part for part in (set(every), outline) if size(part) <= budget), set())
     take(best)
     if not kept:
         return Excerpt(section, (best,), worth[best], best, _clip(terms, units[best], budget))

@@ -13,18 +13,30 @@ _SETTING = re.compile(r"\b\w+(?:[._]\w+)+|\b[a-z]+[A-Z]\w*")
 _VALUE = r"['\"`*]{0,3}\s{0,3}[:=|]\s{0,3}[\w'\"`.-]"
 
 
-def omits(terms: QuestionTerms, compared: Sequence[Section], excerpts: Sequence[Excerpt], said: bool) -> bool:
+def omits(terms: QuestionTerms, compared: Sequence[Section], excerpts: Sequence[Excerpt]) -> bool:
     """Return whether the document is about another subject, only an internal page can answer, or no excerpt has the
-    requested kind of value. `said`: a sentence has it."""
+    requested kind of value."""
     if _omits_subject(terms, compared, excerpts[0].section.source):
         return True
     if terms.ours and not any(OWN.search(hit.text) for each in excerpts for hit in each.section.hits):
         return True
-    if terms.kind is None or (terms.kind.strict and not said):
-        return terms.kind is not None
+    if terms.kind is None:
+        return False
+    if terms.kind.strict and not _has_kind(terms, excerpts):
+        return True
     if OWNERSHIP.search(terms.text) is not None and not _names_owner(terms, terms.kind, excerpts):
         return True
     return DEFAULT.search(terms.text) is not None and not _gives_default(terms, excerpts)
+
+
+def _has_kind(terms: QuestionTerms, excerpts: Sequence[Excerpt]) -> bool:
+    """Return whether a block with a telling word of the question, or under one, has the requested kind of value."""
+    named = terms.telling or terms.worth.keys()
+    blocks = ((each.section.headings, each.section.sentences[n]) for each in excerpts for n in each.units)
+    return any(
+        terms.fits(block) and terms.words_in(block) and terms.words_in(f"{headings}\n{block}") & named
+        for headings, block in blocks
+    )
 
 
 def _omits_subject(terms: QuestionTerms, compared: Sequence[Section], source: str) -> bool:

@@ -9,6 +9,7 @@ from itertools import takewhile
 
 from counterpoint.developer.excerpts.passages import Passage
 from counterpoint.developer.excerpts.relevance import Hit
+from counterpoint.developer.excerpts.step_headings import are_consecutive, join_steps, step_units
 from counterpoint.developer.excerpts.units import Unit, units
 from counterpoint.developer.language.question_terms import words_of
 
@@ -81,7 +82,20 @@ class Section:
     @cached_property
     def units(self) -> tuple[Unit, ...]:
         """Its blocks, with offsets in `text`."""
-        return units(self.text, self.best.item.body.get("type") in PROGRAMS, self.start == 0)
+        found = units(self.text, self.best.item.body.get("type") in PROGRAMS, self.start == 0)
+        return step_units(found) if self.has_step_headings else found
+
+    @property
+    def has_step_headings(self) -> bool:
+        """Whether its steps are headings, each with passages of its own."""
+        return len({hit.context for hit in self.hits}) > 1
+
+    @property
+    def context(self) -> str:
+        """The headings above all of it."""
+        first, last = (hit.context.split(" > ") for hit in (self.hits[0], self.hits[-1]))
+        shared = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+        return " > ".join(heading for heading, _ in shared)
 
     @cached_property
     def sentences(self) -> tuple[str, ...]:
@@ -106,12 +120,12 @@ class Section:
     @property
     def headings(self) -> str:
         """The document title and the headings above it."""
-        return "\n".join((str(self.best.item.body.get("title") or ""), self.best.context))
+        return "\n".join((str(self.best.item.body.get("title") or ""), self.context))
 
     @property
     def path(self) -> tuple[str, ...]:
         """The headings above it, outermost first; the document title without headings."""
-        above = tuple(part for part in self.best.context.split(" > ") if part)
+        above = tuple(part for part in self.context.split(" > ") if part)
         return above or tuple(filter(None, [str(self.best.item.body.get("title") or "")]))
 
     @property
@@ -178,11 +192,11 @@ def sections(hits: Sequence[Hit], neighbours: Iterable[Hit] = (), found: bool = 
     known = {place: hit for place, hit in known.items() if copies[plain[place]] < COPIES}
     places = {(hit.source, hit.start): place for place, hit in reversed(list(enumerate(hits)))}
     made: list[Section] = []
-    for run in _runs(sorted(known.values(), key=lambda hit: (hit.source, hit.start))):
+    for run in join_steps(list(_runs(sorted(known.values(), key=lambda hit: (hit.source, hit.start))))):
         among = [hit for hit in run if (hit.source, hit.start) in places]
         if among or not found:
             best = min(among or run, key=lambda hit: places.get((hit.source, hit.start), len(hits)))
-            made.append(Section(tuple(run), places.get((best.source, best.start), len(hits)), best))
+            made.append(Section(run, places.get((best.source, best.start), len(hits)), best))
     return tuple(sorted(made, key=lambda section: section.place))
 
 
@@ -194,24 +208,9 @@ def _runs(ordered: Sequence[Hit]) -> Iterable[list[Hit]]:
     """Yield runs of consecutive passages with the same document and context."""
     run: list[Hit] = []
     for hit in ordered:
-        if run and not _follows(run[-1], hit):
+        if run and not (run[-1].context == hit.context and are_consecutive(run[-1], hit)):
             yield run
             run = []
         run.append(hit)
     if run:
         yield run
-
-
-def _follows(before: Hit, hit: Hit) -> bool:
-    return (
-        before.source == hit.source
-        and before.context == hit.context
-        and before.item.id.rpartition("-")[0] == hit.item.id.rpartition("-")[0]
-        and _number(hit) == _number(before) + 1
-        and hit.start >= before.start + len(before.text)
-    )
-
-
-def _number(hit: Hit) -> int:
-    number = hit.item.id.rpartition("-")[2]
-    return int(number) if number.isdecimal() else -1

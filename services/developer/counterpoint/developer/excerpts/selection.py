@@ -1,7 +1,8 @@
 """Selection of the sections that are quoted for a question, with their features. Pure functions."""
 
+import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -183,7 +184,8 @@ def _taken_excerpts(
     near = [one for one in rest[:BESIDE] if one.worth >= first.worth - MARGIN]
     if not with_others and first.named is not None:
         near = [one for one in near if first.alert is not None and one.alert == first.alert and one.instructs]
-    taken = [excerpt(terms, first.section, int(SHARE * room if near else room) - PLACE) or first.excerpt]
+    part = SHARE if near and not first.section.has_step_headings else 1
+    taken = [excerpt(terms, first.section, int(part * room) - PLACE) or first.excerpt]
     for one in near:
         left = room - sum(map(_size, taken)) - PLACE
         more = excerpt(terms, one.section, left, subject) if left >= SECTION_CHARS_MIN else None
@@ -231,14 +233,8 @@ class Selection:
     def likelihood_of(self, one: SectionCandidate, excerpts: Sequence[Excerpt]) -> float:
         """Return the likelihood of excerpts, the first of which is the candidate's; low if they lack the requested kind
         of value."""
-        features = self.features_of(one, excerpts)
-        probable = likelihood_model().probability(features, self.failure)
-        return min(probable, LACKING_MAX) if self.lacks(features, excerpts) else probable
-
-    @cached_property
-    def relevance(self) -> float:
-        """The relevance of the best hit."""
-        return max(hit.relevance for each in self.ranked for hit in each.section.found_hits)
+        probable = likelihood_model().probability(self.features_of(one, excerpts), self.failure)
+        return min(probable, LACKING_MAX) if self.lacks(excerpts) else probable
 
     @property
     def misses_alert(self) -> bool:
@@ -247,41 +243,37 @@ class Selection:
 
     def features_of(self, one: SectionCandidate, excerpts: Sequence[Excerpt]) -> dict[str, float]:
         """Return the features of the likelihood, by name."""
+        terms = self.terms
         others = [other.worth for other in self.ranked if other is not one]
-        codes = self.terms.codes
-        text = "\n".join(f"{each.section.headings}\n{each.text}" for each in excerpts)
-        covered = self.terms.share(self.terms.words_in(text))
+        covered = terms.share(terms.words_in("\n".join(f"{each.section.headings}\n{each.text}" for each in excerpts)))
+        subject = terms.matching(excerpts[0].section.subject)
+        named = terms.telling - subject or terms.worth.keys() - subject or terms.telling
+        headings = "\n".join(each.section.headings for each in excerpts)
         return {
-            "ahead": covered * min(one.worth - max(others, default=one.worth), MARGIN),
-            "unnamed": float(bool(codes) and first_code_in(codes, text) is None),
-            "unknown": self.terms.share(self.terms.missing),
-            "relevance": self.relevance,
-            "covered": covered,
-            **self._sentence_features(excerpts),
+            "ahead": covered * min(one.worth - max(others, default=one.worth - MARGIN / 2), MARGIN),
+            "said": max((terms.share_of(named, words) for words in self._said(excerpts)), default=0.0),
+            "headings": terms.share_of(named, terms.words_in(headings)),
+            "words": math.log1p(len(terms.worth)),
+            "overlap": max(hit.features.overlap for each in excerpts for hit in each.section.found_hits),
         }
 
-    def _sentence_features(self, excerpts: Sequence[Excerpt]) -> dict[str, float]:
-        """Return the features of the sentences: the coverage of the best one with the requested kind of value, and the
-        share of its words that no sentence has."""
+    def _said(self, excerpts: Sequence[Excerpt]) -> Iterator[frozenset[str]]:
+        """Yield the words of the question in each sentence with the requested kind of value, and in its headings."""
         terms = self.terms
-        best_share = focused = 0.0
         for each in excerpts:
             about = terms.words_in(each.section.headings)
-            for n in each.units:
-                text = each.section.sentences[n]
-                words = terms.words_in(text)
-                if words and (terms.kind is None or terms.fits(text)):
-                    best_share = max(best_share, terms.share(words | about))
-                    focused = max(focused, len(terms.focus & (words | about)) / max(1, len(terms.focus)))
-        return {"said": best_share, "unfocused": 1.0 - focused if terms.focus else 0.0}
+            for sentence in each.sentences:
+                words = terms.words_in(sentence)
+                if words and (terms.kind is None or terms.fits(sentence)):
+                    yield words | about
 
-    def lacks(self, features: Mapping[str, float], excerpts: Sequence[Excerpt]) -> bool:
+    def lacks(self, excerpts: Sequence[Excerpt]) -> bool:
         """Return whether the excerpts have nothing of what is asked for."""
-        return omits(self.terms, [one.section for one in self.ranked], excerpts, bool(features["said"]))
+        return omits(self.terms, [one.section for one in self.ranked], excerpts)
 
     def grade(self, rewritten: bool = False) -> Grade:
         """Return the likelihood as a grade; the threshold is higher for a `rewritten` query."""
-        enough = likelihood_model().threshold + REWRITTEN_MARGIN * rewritten
+        enough = likelihood_model().questions.threshold + REWRITTEN_MARGIN * rewritten
         sufficient = self.likelihood >= enough
         verdict = "the best section is likely to answer" if sufficient else "no section is likely to answer"
         best = self.ranked[0]

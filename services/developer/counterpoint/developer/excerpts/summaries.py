@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 LIMIT_CHARS = 120
 _STEP_CHARS = 60
-_MARK = re.compile(r"\s*(?:(?:\d{1,3}|[a-z]|#)[.)]|[-*+•])\s+")
+_MARK = re.compile(
+    r"\s*(?:#{1,6}\s+)?(?:(?i:step|schritt|phase)\s+\d{1,2}\s?[-–—.:)]|(?:\d{1,3}|[a-z]|#)[.)]|[-*+•])\s+"
+)
 _CLAUSE = re.compile(r"(?:[.:;,](?=\s|$)|\s[-–—(]|\n)")
 _CUT = " …"
 

@@ -85,11 +85,14 @@ KINDS = (
         "period",
         (r"\bhow long\b", r"\bwie lange\b"),
         (rf"\b\d[\d.,]{{0,30}}\s?-?{_PERIOD}\b", rf"\b{_SPELLED_PERIOD}\b",
-         r"\b(?:forever|indefinitely|permanently|never|unlimited|daily|weekly|monthly|nightly|yearly"
-         r"|dauerhaft|unbegrenzt|nie|niemals|täglich|wöchentlich|monatlich|jährlich|nächtlich)\b",
+         r"\b(?:forever|indefinitely|permanently|unlimited|daily|weekly|monthly|nightly|yearly"
+         r"|dauerhaft|unbegrenzt|täglich|wöchentlich|monatlich|jährlich|nächtlich)\b",
+         r"\b(?:never|nie|niemals) (?:be )?(?:expires?|ends?|times? out|deleted|removed|purged|dropped|gelöscht"
+         r"|entfernt)\b",
          r"\b(?:kept|stored|held|retained|remain\w*|stay\w*|live\w*|last\w*|valid|bleib\w*|aufbewahrt|gültig)\b[^.]{0,40}"
          r"\b(?:until|till|as long as|bis|solange)\b",
          r"\bPT?\d+[WDHMS]\b",
+         r"\w_(?:ms|s|secs?|seconds|mins?|minutes|h|hours|d|days)\b[^\n]{0,40}\d",
          r"(?:timeout|ttl|retention|interval|seconds|minutes|hours|days|tage|stunden|minuten|sekunden)[\w.]{0,40}['\"`]{0,3}"
          r"\s{0,4}[:=;|]\s{0,4}(?:[\w ]{1,20}: )?['\"`]?\d"),
         strict=True,
@@ -112,7 +115,8 @@ KINDS = (
     ),
     _kind(
         "person",
-        (r"\b(?:who|whom|whose|owner|owns|owned|wer|wem|wen|wessen|zuständig|verantwortlich|besitzer)\b",),
+        (r"\b(?:who|whom|whose|owner|owns|owned|wer|wem|wen|wessen|zuständig|verantwortlich|besitzer)\b",
+         r"\bwhich (?:team|group|squad|department)\b", r"\bwelche[sr]? (?:team|gruppe|abteilung)\b"),
         (r"@", r"\b(?:team|owner|owned|on-?call|contact|responsible|users?|admins?|administrators?)\b",
          r"\b(?:operators?|engineers?|lead|group|squad|you|office|zuständig|verantwortlich|bereitschaft)\b"),
     ),
@@ -153,12 +157,6 @@ OWNERSHIP = re.compile(
 """Questions for the owner of something."""
 DEFAULT = re.compile(r"\b(?:defaults?|vorgabe|standardwert|voreinstellung)\b", re.IGNORECASE)
 """Questions for a default, and texts with one."""
-FOCUS = re.compile(
-    r"\b(?:which|what|how (?:many|much|big|large)|whose|welche[rmns]?|wie ?viele?)\s+"
-    r"((?:(?!(?:is|are|does|do|did|will|can|must|should|has|have|was|ist|sind|hat|haben|wird|of|in|for|the)\b)[\w-]+\s*){1,3})",
-    re.IGNORECASE,
-)
-"""The words that name the requested value."""
 
 
 def kind_of(text: str) -> Kind | None:

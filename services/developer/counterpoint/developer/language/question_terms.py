@@ -17,8 +17,8 @@ from counterpoint.developer.language.german import (
     stem,
     stop_word,
 )
-from counterpoint.developer.language.kinds import FOCUS, OURS, PERMISSION, Kind, kind_of
-from counterpoint.developer.language.words import content_words
+from counterpoint.developer.language.kinds import OURS, PERMISSION, Kind, kind_of
+from counterpoint.developer.language.words import content_words, everyday_stems
 
 _WORD = re.compile(r"[a-zäöüß]{2,}")
 _DIGIT = re.compile(r"\d(?<![\w.,:/-]\d)(?![\w.,:/-]|\. )")
@@ -62,14 +62,9 @@ class QuestionTerms:
         return self.kind is not None and self.kind.answers.search(text) is not None
 
     @cached_property
-    def focus(self) -> frozenset[str]:
-        """The words that name the requested value: those directly after "which", "what", "how many" and similar
-        words."""
-        match = FOCUS.search(self.text)
-        if match is None:
-            return frozenset()
-        named = words_of(match[1])
-        return frozenset(word for word, forms in self.synonyms.items() if word in named or forms & named)
+    def telling(self) -> frozenset[str]:
+        """The words that name things, without everyday words."""
+        return frozenset(word for word, forms in self.synonyms.items() if forms.isdisjoint(everyday_stems()))
 
     def words_in(self, text: str) -> frozenset[str]:
         """Return the words of the question in a text, also by synonyms."""
@@ -83,6 +78,11 @@ class QuestionTerms:
         """Return the share in [0, 1] of the question's total weight in these words."""
         total = sum(self.worth.values())
         return sum(self.worth[word] for word in words_in) / total if total else 0.0
+
+    def share_of(self, words: Set[str], words_in: Set[str]) -> float:
+        """Return the share in [0, 1] of the weight of some words of the question that is in others; 1 of none."""
+        total = sum(self.worth[word] for word in words)
+        return sum(self.worth[word] for word in words & words_in) / total if total else 1.0
 
 
 def question_terms(

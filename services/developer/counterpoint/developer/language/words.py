@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Mapping, Set
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 import Stemmer  # type: ignore[import-not-found]
@@ -18,6 +18,14 @@ _STEMMER = Stemmer.Stemmer("english")
 @lru_cache(maxsize=100_000)
 def _stem(word: str) -> str:
     return str(_STEMMER.stemWord(word))
+
+
+@cache
+def everyday_stems() -> frozenset[str]:
+    """Return the stems of everyday words, such as most verbs: a page says the same in others. Names of things are
+    left."""
+    listed = files("counterpoint.developer.language").joinpath("everyday.txt").read_text()
+    return frozenset(map(_stem, listed.split()))
 
 
 def stem_of(word: str) -> str | None:

@@ -55,7 +55,7 @@ class Procedure:
     @property
     def likely(self) -> bool:
         """Whether it may be proposed without other evidence."""
-        return self.likelihood >= likelihood_model().threshold
+        return self.likelihood >= likelihood_model().failures.threshold
 
     @property
     def numbered(self) -> tuple[str, ...]:
