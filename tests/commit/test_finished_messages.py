@@ -32,6 +32,8 @@ async def test_a_finished_message_is_not_published_again(house: House, project: 
     assert await finish(house, "developer", origin, first, second) == CommandReply()
     assert await finish(house, "developer", origin, first, second) == CommandReply()
     assert await unfinished(house, project) == 0
+    await house.sequencer.once()
+    assert (await house.verify(project))["ok"]
 
 
 async def test_only_messages_of_the_caller_and_its_project_are_finished(house: House, project: str) -> None:

@@ -94,9 +94,9 @@ class IssueEditorToken(Shape):
 
 
 class FinishMessages(Shape):
-    """Note messages of the project as finished by the caller, which has committed nothing for them.
+    """Finish messages of the project by commits without effect, as far as they are for the caller.
 
-    So they are not published again when their stream has dropped them. Others than the caller's are ignored.
+    A message that its consumer has not finished is published again when its stream has dropped it.
     """
 
     op: Literal["finish_messages"] = "finish_messages"

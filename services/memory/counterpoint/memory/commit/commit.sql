@@ -15,6 +15,9 @@ FROM messages m
 LEFT JOIN audit a ON a.project = m.project AND a.id = m.commit_id
 WHERE m.id = $1
 
+-- name: messages_to
+SELECT id::text, task_id, label, integrity FROM messages WHERE project = $1 AND $2 = ANY (audience) AND id = ANY ($3)
+
 -- name: reply_to_step
 SELECT i.reply, a.body AS leaf, a.packed FROM inbox i LEFT JOIN audit a ON a.project = i.project AND a.id = $4
 WHERE i.consumer = $1 AND i.message_id = $2 AND i.step = $3
@@ -57,15 +60,6 @@ progress AS (
     ON CONFLICT (name) DO UPDATE SET life = excluded.life, last_seq = CASE
         WHEN streams.life = excluded.life THEN greatest(streams.last_seq, excluded.last_seq) ELSE excluded.last_seq END)
 DELETE FROM pending USING lazily WHERE message_id = ANY ($1)
-
--- name: finish_messages
--- Note messages as finished by their consumer $2. Lost by a crash, a note is only missing if the stream loses the message
--- too, which is then delivered again; so it need not wait for the disk.
-WITH lazily AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
-INSERT INTO inbox (project, consumer, message_id, step, last, fence, outcome, reply)
-SELECT project, $2, id::text, 'done', true, 0, 'done', '{"status": "done"}'
-FROM lazily, messages WHERE project = $1 AND $2 = ANY (audience) AND id = ANY ($3)
-ON CONFLICT DO NOTHING
 
 -- name: count_pending
 SELECT count(*) FROM (SELECT FROM pending LIMIT 100000) AS counted

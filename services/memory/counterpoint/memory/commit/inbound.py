@@ -38,6 +38,15 @@ class RecordedTask:
     has_budget: bool
 
 
+@dataclass(frozen=True, slots=True)
+class LoggedHead:
+    """A message of the log without its body: its id, its task, and its label and integrity."""
+
+    id: str
+    task_id: str | None
+    provenance: Provenance
+
+
 class InboundMessages:
     """Inbound messages and their tasks, by the record; `origins` are the messages sent lately."""
 
@@ -109,10 +118,11 @@ class InboundMessages:
                     state = from_json(row.body).get("state") if row.body is not None else None
                     self._ended[step.project, row.id] = state in ENDED
 
-    async def finish(self, grant: Grant, message_ids: Sequence[UUID]) -> None:
-        """Note messages as finished by the holder of a grant, as far as they are for it."""
-        async with self._database.writing(grant.project) as connection:
-            await connection.execute(_SQL["finish_messages"], grant.project, grant.audience, message_ids)
+    async def to(self, grant: Grant, message_ids: Sequence[UUID]) -> list[LoggedHead]:
+        """Return those of some messages that are for the holder of a grant."""
+        async with self._database.reading(grant.project) as connection:
+            rows = await connection.fetch(_SQL["messages_to"], grant.project, grant.audience, message_ids)
+        return [LoggedHead(row["id"], row["task_id"], Provenance(row["label"], row["integrity"])) for row in rows]
 
     async def changed_records(
         self, project: str, owned: Sequence[tuple[str, str]], unread: Sequence[Ref]

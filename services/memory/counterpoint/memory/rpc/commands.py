@@ -114,9 +114,7 @@ class CommandHandler:
     async def _finish(self, caller: str, origin: Origin, command: FinishMessages) -> CommandReply:
         """Note messages as finished. Raises `Denied`."""
         grant, _ = await self._authority.authorise(caller, origin, (Access("inbox", "write"),))
-        await self._authority.causes.finish(grant, command.ids)
-        for message_id in command.ids:
-            self._authority.reads.finish(caller, str(message_id))
+        await self._commits.finish(grant, origin, command.ids)
         return CommandReply()
 
     async def _retry(self, caller: str, origin: Origin, command: RetryDeadLetter) -> CommandReply:

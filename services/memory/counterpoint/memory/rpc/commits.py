@@ -1,8 +1,12 @@
 """Commit requests: authorised, planned, embedded and applied, then checked against take-backs."""
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from uuid import UUID
 
+from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.access.releases import Releases
@@ -17,7 +21,7 @@ from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.memory.rpc.authority import Authority, key_of, require_read_set
 from counterpoint.proto.errors import Conflict
-from counterpoint.proto.memory import Commit, CommitReply, CommitRequest, Ref
+from counterpoint.proto.memory import Commit, CommitReply, CommitRequest, Origin, Ref
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,32 @@ class CommitHandler:
             # Each commit of the gateway has reads of its own; other calls for the message may be under way.
             self.authority.reads.drop(key_of(caller, origin))
         return reply
+
+    async def finish(self, grant: Grant, origin: Origin, message_ids: Sequence[UUID]) -> None:
+        """Apply a commit without effect for each of these messages that are for the holder of a grant. Raises
+        `Transient`."""
+        heads = await self.authority.causes.to(grant, message_ids)
+        plans = [
+            plan_commit(
+                self.policy,
+                grant.model_copy(update={"task": head.task_id, "message": head.id}),
+                Origin(message_id=head.id, fence=origin.fence, project=origin.project, task_id=head.task_id),
+                Commit(),
+                now=datetime.now(UTC),
+                caused_by=head.provenance,
+                memories=ReadSet(),
+                task_version=None,
+            )
+            for head in heads
+        ]
+        for head in heads:
+            self.authority.reads.finish(grant.audience, head.id)
+        # Together they are applied in one transaction.
+        results = await asyncio.gather(*map(self.committer.apply, plans), return_exceptions=True)
+        for result in results:
+            # A message with a newer delivery is finished by that one.
+            if isinstance(result, BaseException) and not isinstance(result, Conflict):
+                raise result
 
     def _memories(self, caller: str, request: CommitRequest, *, command: bool) -> ReadSet:
         """Return the read set of the delivery. A command has no content of the sender's, so missing reads do no harm.
