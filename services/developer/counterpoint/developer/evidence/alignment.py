@@ -12,8 +12,8 @@ WORDS = 60
 
 @dataclass(frozen=True)
 class Alignment:
-    """The weights of the words of two messages: `kept` by the current one, `replaced` by other words, and `added` beyond
-    those that it drops elsewhere, since the same words in another order add nothing. Longer words weigh more.
+    """The weights of the words of two messages: `kept` by the current one, `replaced` by other words, and `added`
+    beyond those that it drops elsewhere, since the same words in another order add nothing. Longer words weigh more.
     """
 
     kept: float = 0.0
