@@ -12,8 +12,8 @@ WORDS = 60
 
 @dataclass(frozen=True)
 class Alignment:
-    """The weights of the words of two messages: `kept` by the current one, `replaced` by other words, and `added`.
-    Longer words weigh more.
+    """The weights of the words of two messages: `kept` by the current one, `replaced` by other words, and `added`
+    beyond those that it drops elsewhere, since the same words in another order add nothing. Longer words weigh more.
     """
 
     kept: float = 0.0
@@ -40,7 +40,7 @@ def align(earlier: tuple[str, ...], current: tuple[str, ...]) -> Alignment:
     if set(earlier).isdisjoint(current):
         before, after = _weight(earlier), _weight(current)
         return Alignment(0.0, min(before, after), max(0.0, after - before))
-    kept = replaced = added = 0.0
+    kept = replaced = added = dropped = 0.0
     for _, start, end, its_start, its_end in SequenceMatcher(None, earlier, current, autojunk=False).get_opcodes():
         before, after = _weight(earlier[start:end]), _weight(current[its_start:its_end])
         if earlier[start:end] == current[its_start:its_end]:
@@ -48,7 +48,8 @@ def align(earlier: tuple[str, ...], current: tuple[str, ...]) -> Alignment:
             continue
         replaced += min(before, after)
         added += max(0.0, after - before)
-    return Alignment(kept, replaced, added)
+        dropped += max(0.0, before - after)
+    return Alignment(kept, replaced, max(0.0, added - dropped))
 
 
 def word_weight(word: str) -> float:

@@ -10,7 +10,7 @@ from counterpoint.developer.excerpts.passages import is_same_text
 
 SIMILAR_SUCCESS_LIKENESS = 0.5
 """Minimum likeness of an earlier success that counts in the confidence score."""
-OFFER_LIKELIHOOD = 0.23
+OFFER_LIKELIHOOD = 0.24
 """Minimum likelihood of an offered act. Below it three of four earlier failures have another cause."""
 UNCONFIRMED_MAX = 0.6
 """Maximum likelihood of an act without a trusted report of success."""

@@ -22,9 +22,9 @@ SAME_JOB_SAME_TEMPLATE = 0.9
 SAME_REPORT = 0.7
 SAME_MESSAGE = 0.45
 SAME_JOB_NO_CAUSE = 0.6
-"""Minimum likeness with the same job and template; with the same report and no contradicting job or system; with the
-same report or template otherwise (21 of 36 first-ranked ones of four sets have the same cause), too few to count in the
-confidence score; and with the same job and a template without a cause."""
+"""Minimum likeness with the same job and template; with the same report or template and no contradicting job or system;
+with the same report or template otherwise, too few to count in the confidence score; and with the same job and a
+template without a cause. Of 36 first-ranked ones of four sets with the same template 21 have the same cause."""
 SAME_REPORT_COVERAGE, SAME_REPORT_COSINE = 0.95, 0.85
 """Minimum coverage and cosine of reports with the same text."""
 NO_CAUSE = 0.5
@@ -149,10 +149,8 @@ def likeness(value: float, circumstances: Circumstances, is_top_ranked: bool = T
         return min(value, OTHER_ENDING)
     if circumstances.vague and not circumstances.report:
         return min(value, NO_CAUSE / circumstances.jobs if circumstances.template else NO_CAUSE)
-    if is_top_ranked and circumstances.report and not circumstances.elsewhere:
-        return max(value, SAME_REPORT)
     if is_top_ranked and (circumstances.report or (circumstances.template and not circumstances.generic)):
-        return max(value, SAME_MESSAGE)
+        return max(value, SAME_MESSAGE if circumstances.elsewhere else SAME_REPORT)
     return value
 
 
