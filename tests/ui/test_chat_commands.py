@@ -169,7 +169,7 @@ async def test_changes_and_outcomes_are_reported_as_the_person(chat: RunningFron
 
 
 def click_on(action: str, task: dict[str, Any], **more: str) -> dict[str, str]:
-    """What Slack sends for a click on a button, or for a text that was entered."""
+    """The form that Slack sends for a click on a button, or for a text that was entered."""
     payload = {"type": "block_actions", "user": {"id": "U1"}, "actions": [{"action_id": action, **more}]}
     payload["actions"][0]["block_id" if action == "changed" else "value"] = json.dumps(task)
     return {"payload": json.dumps(payload)}

@@ -20,7 +20,7 @@ from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.memory.rpc.authority import Authority, key_of, require_read_set
-from counterpoint.proto.errors import Conflict
+from counterpoint.proto.errors import Conflict, Denied, ErrorCode
 from counterpoint.proto.memory import Commit, CommitReply, CommitRequest, Origin, Ref
 
 
@@ -112,8 +112,9 @@ class CommitHandler:
         # Together they are applied in one transaction.
         results = await asyncio.gather(*map(self.committer.apply, plans), return_exceptions=True)
         for result in results:
-            # A message with a newer delivery is finished by that one.
-            if isinstance(result, BaseException) and not isinstance(result, Conflict):
+            # A message that was delivered again is finished by that delivery.
+            is_fenced = isinstance(result, Denied) and result.rule == ErrorCode.FENCE
+            if isinstance(result, BaseException) and not is_fenced:
                 raise result
 
     def _memories(self, caller: str, request: CommitRequest, *, command: bool) -> ReadSet:
