@@ -210,15 +210,15 @@ async def test_a_plan_is_made_of_the_steps_that_are_known() -> None:
 
 async def test_overrides_of_persons_and_explicit_ones_waive_the_gate() -> None:
     given = OverrideGiven(instruction="Use the queue.", reasoning="It is there.", by="ada", by_kind="person")
-    result = await worked("troubleshoot", "investigate", ["Ledgerland"], given)
-    assert result.outcome == "proposed"
+    result = await worked("plan", "plan", ["Ledgerland"], given)
+    assert result.outcome == "answered"
     assert any("ada" in caveat and "bypassed" in caveat for caveat in result.findings.caveats)
     silent = given.model_copy(update={"by_kind": "system"})
-    result = await worked("troubleshoot", "investigate", ["Ledgerland"], silent)
+    result = await worked("plan", "plan", ["Ledgerland"], silent)
     assert result.outcome == "stopped"
     bold = silent.model_copy(update={"confidence_override": True})
-    result = await worked("troubleshoot", "investigate", ["Ledgerland"], bold)
-    assert result.outcome == "proposed"
+    result = await worked("plan", "plan", ["Ledgerland"], bold)
+    assert result.outcome == "answered"
 
 
 def test_only_lanes_that_need_a_provider_read_the_index() -> None:

@@ -35,16 +35,9 @@ class Assessment:
     @property
     def passed(self) -> bool:
         """Whether work may continue; a likely procedure suffices."""
-        if self.waived_by or self.answered:
+        if self.waived_by or any(procedure.likely for procedure in self.procedures):
             return True
         return self.grade.sufficient if self.grade else self.confidence.band != "low"
-
-    @property
-    def answered(self) -> bool:
-        """Whether a procedure is likely and no named system lacks a provider."""
-        inputs = self.confidence.terms
-        provided = inputs is None or inputs.provider_exists is not False
-        return provided and any(procedure.likely for procedure in self.procedures)
 
     @property
     def offered(self) -> tuple[Procedure, ...]:
