@@ -244,13 +244,12 @@ class Selection:
     def features_of(self, one: SectionCandidate, excerpts: Sequence[Excerpt]) -> dict[str, float]:
         """Return the features of the likelihood, by name."""
         terms = self.terms
-        others = [other.worth for other in self.ranked if other is not one]
+        others = [other.worth for other in self.ranked if other.section.text != one.section.text]
         covered = terms.share(terms.words_in("\n".join(f"{each.section.headings}\n{each.text}" for each in excerpts)))
-        subject = terms.matching(excerpts[0].section.subject)
-        named = terms.telling - subject or terms.worth.keys() - subject or terms.telling
+        named = terms.telling_beside(terms.matching(excerpts[0].section.subject))
         headings = "\n".join(each.section.headings for each in excerpts)
         return {
-            "ahead": covered * min(one.worth - max(others, default=one.worth - MARGIN / 2), MARGIN),
+            "ahead": covered * min(one.worth - max(others, default=one.worth - MARGIN), MARGIN),
             "said": max((terms.share_of(named, words) for words in self._said(excerpts)), default=0.0),
             "headings": terms.share_of(named, terms.words_in(headings)),
             "words": math.log1p(len(terms.worth)),

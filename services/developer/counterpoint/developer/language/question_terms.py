@@ -21,6 +21,7 @@ from counterpoint.developer.language.kinds import OURS, PERMISSION, Kind, kind_o
 from counterpoint.developer.language.words import content_words, everyday_stems
 
 _WORD = re.compile(r"[a-zäöüß]{2,}")
+_MEASURES = content_words("long often soon old many much big large high far lange oft alt viel hoch groß")
 _DIGIT = re.compile(r"\d(?<![\w.,:/-]\d)(?![\w.,:/-]|\. )")
 _VERSION = re.compile(r"(?<![\w.,:/-])v?(\d{1,4}\.\d{1,4})(?![\w:/-])")
 _JOINED = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b|\b\w*[a-z][A-Z]\w*\b|\b\w*\d\w*\b|\b\w+(?:[._/:=]\w+)+")
@@ -65,6 +66,12 @@ class QuestionTerms:
     def telling(self) -> frozenset[str]:
         """The words that name things, without everyday words."""
         return frozenset(word for word, forms in self.synonyms.items() if forms.isdisjoint(everyday_stems()))
+
+    def telling_beside(self, subject: Set[str]) -> Set[str]:
+        """Return the words that tell what is asked about the subject of a page: those that name things, or any others
+        but the measure after "how", which an answer has a value for; all that name things if there are none."""
+        others = self.worth.keys() - subject
+        return self.telling - subject or (others if others - _MEASURES else self.telling)
 
     def words_in(self, text: str) -> frozenset[str]:
         """Return the words of the question in a text, also by synonyms."""
