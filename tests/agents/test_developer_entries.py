@@ -1,5 +1,7 @@
 """The entry of a failure is quoted from its remedy on, and a page about another subject is no answer."""
 
+from typing import Any
+
 import pytest
 from agents.test_developer_sections import CURVE, hits_of
 
@@ -213,3 +215,30 @@ def test_everyday_words_tell_nothing_and_names_that_resemble_them_do() -> None:
     assert question_terms(question, ()).telling == {"resolv", "order", "loader"}
     assert "tabell" in question_terms("Wie lösche ich die Tabelle?", ()).telling
     assert "losch" not in question_terms("Wie lösche ich die Tabelle?", ()).telling
+
+
+BACKUPS = ("backups.md", "# Backups\n\nBackups are kept for 30 days in the vault.\n")
+DISK = ("disk.md", "# Disk of orders\n\nThe disk of orders is 20 GB. It is extended by the storage team.\n")
+COFFEE = ("coffee.md", "# Coffee\n\nThe machine is descaled on Mondays.\n")
+FULL = "The disk of orders was full."
+
+
+@pytest.mark.parametrize(
+    ("question", "pages"),
+    [
+        (
+            "Was the disk of orders full?",
+            (("0.md", FULL), ("1.md", "The network of billing was down."), ("2.md", FULL)),
+        ),
+        ("How long are backups kept?", (BACKUPS,)),
+        ("How large is the disk of orders?", (DISK,)),
+        ("How often is the machine descaled?", (COFFEE, BACKUPS)),
+    ],
+)
+def test_a_question_is_answered_from_the_first_pages_of_a_memory(question: str, pages: Any) -> None:
+    assert QuestionHits(question, hits_of(question, *pages)).grade(CURVE).sufficient
+
+
+@pytest.mark.parametrize("question", ["How large is the disk of billing?", "In which region is the disk of orders?"])
+def test_the_only_page_of_a_memory_does_not_answer_every_question(question: str) -> None:
+    assert not QuestionHits(question, hits_of(question, DISK)).grade(CURVE).sufficient

@@ -113,8 +113,7 @@ async def test_the_same_words_are_the_same_decisions_and_leave_nothing_in_the_pr
     assert ACT in delivery["replayed_result"]["text"]
     assert float(model["replayed_cost"]["usd"]) > float(model["recorded_cost"]["usd"]) > 0
     # The project has no further commit but of the services that follow others, and no further call.
-    written = [leaf for leaf in await tasks.leaves() if leaf not in before]
-    assert {leaf.get("service") for leaf in written} <= {"lineage", "memory"}
+    assert await tasks.writers_since(before) <= {"lineage", "memory"}
     assert await costs(tasks, PROJECT) == spent
     paid = await costs(tasks, SANDBOX, by="model")
     assert (paid["calls"], paid["usd"]) == (3, model["replayed_cost"]["usd"])

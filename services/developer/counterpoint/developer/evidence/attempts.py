@@ -163,9 +163,10 @@ def rank_attempts(
     place = {name: n for n, name in enumerate(ranked)}
 
     def order(one: EarlierAttempt) -> tuple[float, float, int, float, int]:
-        """Return the sort key: likeness, then outcome for recognised incidents and model rank for others."""
-        outcome = -one.weight if one.recognised else 0.0
-        return -one.likeness, outcome, place.get(one.incident, 0), -one.weight, -one.item.seq
+        """Return the sort key: likeness, to a tenth for recognised incidents, then their outcome; for others the rank
+        of the model."""
+        alike, outcome = (round(one.likeness, 1), -one.weight) if one.recognised else (one.likeness, 0.0)
+        return -alike, outcome, place.get(one.incident, 0), -one.weight, -one.item.seq
 
     return tuple(sorted(attempts, key=order))
 

@@ -105,6 +105,7 @@ KINDS = (
         (rf"\b\d[\d.,]{{0,30}}\s?-?{_PERIOD}\b",
          rf"\b(?:once|twice|times|einmal|zweimal|mal) (?:per|an?|every|pro|je) {_PERIOD}\b",
          r"\b(?:hourly|daily|weekly|monthly|nightly|every|immediately|never|täglich|stündlich|wöchentlich|nächtlich)\b",
+         r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days|(?:mon|diens|donners|frei|sams|sonn)tags|mittwochs)\b",
          r"(?:timeout|ttl|retention|interval|seconds|minutes|hours|days)\w{0,40}['\"]?\s{0,4}[:=]\s{0,4}['\"]?\d"),
     ),
     _kind(
