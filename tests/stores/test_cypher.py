@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import resource
 import signal
 import subprocess
@@ -113,17 +112,23 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+_WATCHER = """
+import resource, subprocess, sys
+ended = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, env={})
+print(ended.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
+"""
+
+
 def peak_of_process(path: Path, query: str) -> tuple[int, int]:
-    """The exit code of a worker that runs a query, and the most memory that it had."""
+    """The exit code of a worker that runs a query, and the most memory that it had.
+
+    It is started by a small process: the peak of a child is at least that of the process which starts it.
+    """
     asked = {"path": str(path), "query": query, "parameters": {}, "limit": 10, "timeout_ms": 1000}
-    command = [sys.executable, "-I", str(cypher_module._WORKER)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env={}) as process:
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(asked).encode())
-        process.stdin.close()
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, used.ru_maxrss * 1024
+    command = [sys.executable, "-c", _WATCHER, sys.executable, "-I", str(cypher_module._WORKER)]
+    ended = subprocess.run(command, input=json.dumps(asked).encode(), stdout=subprocess.PIPE, check=True)
+    code, most_bytes = map(int, ended.stdout.split())
+    return code, most_bytes
 
 
 async def whole(graph: Graph) -> Any:
