@@ -176,9 +176,10 @@ async def fails(attack: Attack) -> None:
     assert (found.text, found.artifact_sha256) == (rules.text, rules.artifact_sha256)
     assert all(MARK not in body["tried"] for body in shelf.kept("attempts").values() if body["by"] == "developer")
     assert found.findings.model_copy(update={"caveats": ()}) == rules.findings.model_copy(update={"caveats": ()})
-    assert found.findings.caveats[:-1] == rules.findings.caveats
+    (added,) = (each for each in found.findings.caveats if each not in rules.findings.caveats)
+    assert tuple(each for each in found.findings.caveats if each != added) == rules.findings.caveats
     own = [each.model_dump(mode="json") for each in shelf.decisions() if each.decision_type == "investigate"]
-    said = json.dumps([found.findings.caveats[-1], *own])
+    said = json.dumps([added, *own])
     assert not any(each in said for each in ("evil.example/", "https://", "![", "www.")), said
     stores = {write.store for commit in shelf.commits for write in commit.writes}
     assert stores <= {"actions", "attempts", "checkpoints"}
