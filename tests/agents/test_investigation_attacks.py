@@ -182,7 +182,8 @@ async def fails(attack: Attack) -> None:
     said = json.dumps([added, *own])
     assert not any(each in said for each in ("evil.example/", "https://", "![", "www.")), said
     stores = {write.store for commit in shelf.commits for write in commit.writes}
-    assert stores <= {"actions", "attempts", "checkpoints"}
+    reviewed = {"judge_memory"} if rules.outcome == "proposed" else set()
+    assert stores <= {"actions", "attempts", "checkpoints", *reviewed}
     assert {each["type"] for each in shelf.sent} == {DecisionMade.TYPE, TaskWorked.TYPE}
     assert {query.op for query in shelf.queries} <= {"get", "list", "hybrid_search", "line", "walk"}
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from counterpoint.bus.check_result import Level
@@ -98,10 +99,11 @@ def _begun(marker: Path, backup: OpenedBackup) -> bool:
 def _clear(data_dir: Path) -> None:
     for name in _ENGINES:
         path = data_dir / name
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        # An engine of a restore that was killed may still be ending, and remove its own files.
+        while path.is_dir():
+            with suppress(FileNotFoundError):
+                shutil.rmtree(path)
+        path.unlink(missing_ok=True)
 
 
 def _merged(backup: Credentials, folder: Credentials | None) -> Credentials:
