@@ -107,15 +107,15 @@ class CommitHandler:
             )
             for head in heads
         ]
-        for head in heads:
-            self.authority.reads.finish(grant.audience, head.id)
         # Together they are applied in one transaction.
         results = await asyncio.gather(*map(self.committer.apply, plans), return_exceptions=True)
-        for result in results:
-            # A message that was delivered again is finished by that delivery.
-            is_fenced = isinstance(result, Denied) and result.rule == ErrorCode.FENCE
-            if isinstance(result, BaseException) and not is_fenced:
+        for head, result in zip(heads, results, strict=True):
+            # A message that was delivered again is finished by that delivery, which needs its read set.
+            if isinstance(result, Denied) and result.rule == ErrorCode.FENCE:
+                continue
+            if isinstance(result, BaseException):
                 raise result
+            self.authority.reads.finish(grant.audience, head.id)
 
     def _memories(self, caller: str, request: CommitRequest, *, command: bool) -> ReadSet:
         """Return the read set of the delivery. A command has no content of the sender's, so missing reads do no harm.
