@@ -34,7 +34,7 @@ SIMILAR_LIMIT = 5
 """Maximum number of incidents that are only similar, the most similar first."""
 IDF_ONE_IN_HUNDRED = 4.2
 """Inverse document frequency of a word in one of a hundred records."""
-LIKENESS_MIN = 0.03
+LIKENESS_MIN = 0.05
 """Minimum likeness of an earlier failure without a code in common."""
 NO_OUTCOME = frozenset({"unknown", SUPERSEDED})
 TRUSTED_REPORTERS = frozenset({"person", "system"})
