@@ -24,7 +24,8 @@ class Follower(ABC):
     """One follower of all projects.
 
     `next_sql` (project, number) finds the next records, `mark_sql` (project, position) stores the position after
-    `at_once` records. Only commits that write to `stores` wake it. After a failure it pauses for `retry_s` seconds.
+    `at_once` records. Only commits that write to `stores` wake it. A project in which it failed rests for `retry_s`
+    seconds, while the others are followed.
     """
 
     name: ClassVar[str]
@@ -37,14 +38,19 @@ class Follower(ABC):
     def __init__(self, database: Database) -> None:
         self._database = database
         self._projects: dict[str, None] = {}
+        self._resting: set[str] = set()
         self._wake = asyncio.Event()
 
     def applied(self, steps: Iterable[CommitPlan]) -> None:
         """Take note of applied commits."""
         for step in steps:
-            if any(row.store in self.stores for row in step.writes):
-                self._projects[step.project] = None
-                self._wake.set()
+            if step.project not in self._resting and any(row.store in self.stores for row in step.writes):
+                self._schedule(step.project)
+
+    def _schedule(self, project: str) -> None:
+        self._resting.discard(project)
+        self._projects[project] = None
+        self._wake.set()
 
     async def run(self) -> None:
         """Follow all projects in turn until cancelled, each from its stored position."""
@@ -61,8 +67,9 @@ class Follower(ABC):
                         self._projects[project] = None
                 except (Transient, Conflict) as away:
                     log.warning(f"{self.name}.waiting", project=project, reason=str(away))
-                    self._projects[project] = None
-                    await asyncio.sleep(self.retry_s)
+                    self._projects.pop(project, None)
+                    self._resting.add(project)
+                    asyncio.get_running_loop().call_later(self.retry_s, self._schedule, project)
                 await asyncio.sleep(_PAUSE_S)
 
     async def follow(self, project: str) -> int:
