@@ -25,7 +25,7 @@ from counterpoint.router.webhooks.sources import WebhookSource
 _OPEN_TASKS = 200
 
 
-class Arrived(Shape):
+class EventEffect(Shape):
     """The effect of one event of a request."""
 
     task_id: str
@@ -33,7 +33,7 @@ class Arrived(Shape):
     project: str
 
 
-async def arrive(context: RequestContext, source: WebhookSource, report: Report) -> Arrived:
+async def arrive(context: RequestContext, source: WebhookSource, report: Report) -> EventEffect:
     """Commit a report once. Raises `Permanent` `invalid`, and `Denied` without the role that it needs."""
     if report.resolved:
         return await _recover(context, source, report)
@@ -41,10 +41,10 @@ async def arrive(context: RequestContext, source: WebhookSource, report: Report)
     task = submission_of(source, report)
     event = (f"hooks/{source.name}", report.key)
 
-    async def admit(memory: Memory) -> tuple[Arrived, Commit]:
+    async def admit(memory: Memory) -> tuple[EventEffect, Commit]:
         key, joined = event_key(*event), await joinable(context, task)
         if joined is not None and not await memory.get(STORE, key):
-            return Arrived(task_id=joined.task_id, effect="joined", project=context.project), _join(
+            return EventEffect(task_id=joined.task_id, effect="joined", project=context.project), _join(
                 memory, joined, task, source, key, context.principal.kind
             )
         arrival = TaskArrival(
@@ -57,15 +57,15 @@ async def arrive(context: RequestContext, source: WebhookSource, report: Report)
         )
         verdict, commit = await receive(memory, arrival, timedelta(seconds=context.resources.settings.idempotency_s))
         if isinstance(verdict, Duplicate):
-            return Arrived(task_id=verdict.task_id, effect="duplicate", project=context.project), commit
-        return Arrived(task_id=arrival.task_id, effect="submitted", project=context.project), commit
+            return EventEffect(task_id=verdict.task_id, effect="duplicate", project=context.project), commit
+        return EventEffect(task_id=arrival.task_id, effect="submitted", project=context.project), commit
 
     urgency = urgency_of_task(task.priority, task.deadline, utc_now())
     async with context.resources.running_tasks.limiter.slot(context.project, ADMISSION_TIMEOUT_S, urgency):
         return await context.commit(admit)
 
 
-async def note(context: RequestContext, source: WebhookSource, found: IssueNote) -> tuple[Arrived, ...]:
+async def note(context: RequestContext, source: WebhookSource, found: IssueNote) -> tuple[EventEffect, ...]:
     """Note something on the lines of the open tasks of its issues, once; none without one. Raises `Denied`."""
     context.require("submit")
     tasks = await _open_tasks_of(context, source, found)
@@ -84,7 +84,7 @@ async def note(context: RequestContext, source: WebhookSource, found: IssueNote)
         )
 
     effect: Literal["joined", "duplicate"] = "joined" if await context.commit(noted) else "duplicate"
-    return tuple(Arrived(task_id=each, effect=effect, project=context.project) for each in tasks)
+    return tuple(EventEffect(task_id=each, effect=effect, project=context.project) for each in tasks)
 
 
 async def _open_tasks_of(context: RequestContext, source: WebhookSource, found: IssueNote) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ def _join(memory: Memory, open_task: Task, task: SubmitTask, source: WebhookSour
     return Commit(writes=(put(STORE, key, record), put("actions", action.action_id, action)))
 
 
-async def _recover(context: RequestContext, source: WebhookSource, report: Report) -> Arrived:
+async def _recover(context: RequestContext, source: WebhookSource, report: Report) -> EventEffect:
     """Report that a failure is over, as observed: it is evidence for no fix. A second time has no effect."""
     context.require("report")
     memory = context.resources.memory(context.project, None)
@@ -147,18 +147,18 @@ async def _recover(context: RequestContext, source: WebhookSource, report: Repor
     opened, known = await memory.query(Get(store=STORE, id=event), Get(store=STORE, id=ended))
     if not opened.items:
         task_id = task_id_of(source.name, report.key)
-        return Arrived(task_id=task_id, effect="unknown", project=context.project)
+        return EventEffect(task_id=task_id, effect="unknown", project=context.project)
     task_id = str(opened.items[0].body["task_id"])
     if known.items or task_id != task_id_of(source.name, report.key):
         # A task that others reported as well does not end with one report.
-        return Arrived(task_id=task_id, effect="duplicate", project=context.project)
+        return EventEffect(task_id=task_id, effect="duplicate", project=context.project)
     said = ReportOutcome(task_id=task_id, outcome="succeeded", by="nothing", note=f"{source.name} reports it as over")
 
-    async def report_it(memory: Memory) -> tuple[Arrived, Commit]:
+    async def report_it(memory: Memory) -> tuple[EventEffect, Commit]:
         commit = await outcome(memory, said, context.reporter(), "observed")
         record = IdempotencyRecord(task_id=task_id, content_sha256="", at=memory.now)
         writes = (*commit.writes, put(STORE, ended, record))
-        arrived = Arrived(task_id=task_id, effect="recovered", project=context.project)
+        arrived = EventEffect(task_id=task_id, effect="recovered", project=context.project)
         return arrived, commit.model_copy(update={"writes": writes})
 
     try:
@@ -166,4 +166,4 @@ async def _recover(context: RequestContext, source: WebhookSource, report: Repor
     except Permanent as error:
         if error.code not in (ErrorCode.INVALID, ErrorCode.CONFLICT):
             raise
-        return Arrived(task_id=task_id, effect="duplicate", project=context.project)
+        return EventEffect(task_id=task_id, effect="duplicate", project=context.project)

@@ -10,7 +10,7 @@ from counterpoint.proto.errors import Denied, Permanent
 from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES, ProjectName, Shape, utc_now
 from counterpoint.router.api.body import parsed, raw_body, reply
 from counterpoint.router.api.context import RequestContext, RouterResources
-from counterpoint.router.webhooks.arrivals import Arrived, arrive, joinable, note
+from counterpoint.router.webhooks.arrivals import EventEffect, arrive, joinable, note
 from counterpoint.router.webhooks.callers import context_of, principal_of_source
 from counterpoint.router.webhooks.chat import answer_chat
 from counterpoint.router.webhooks.issue_events import FORGES, issue_event
@@ -28,7 +28,7 @@ SourcePath = Annotated[str, Path(description="A source or a kind.")]
 class HookReply(Shape):
     """The effects of a request. `delivery` is the sender's id of it."""
 
-    arrived: tuple[Arrived, ...] = ()
+    arrived: tuple[EventEffect, ...] = ()
     ignored: tuple[str, ...] = ()
     delivery: str | None = None
 
@@ -88,21 +88,21 @@ async def receive_hook(
     return reply(HookReply(arrived=arrived, ignored=ignored, delivery=sender_id and sender_id[:200]), 202)
 
 
-async def _synced(context: RequestContext, source: WebhookSource, body: Any) -> Arrived | None:
+async def _synced(context: RequestContext, source: WebhookSource, body: Any) -> EventEffect | None:
     """Plan the comparison of a synchronized issue that an event of a forge is about; None for any other event."""
     issues = context.resources.issues
     event = issue_event(source.kind, body) if source.kind in FORGES and issues is not None else None
     if issues is None or event is None:
         return None
     task_id = await context.commit(partial(issues.touch, event=event))
-    return Arrived(task_id=task_id, effect="synced", project=context.project) if task_id else None
+    return EventEffect(task_id=task_id, effect="synced", project=context.project) if task_id else None
 
 
 async def _arrive_all(
     context: RequestContext, source: WebhookSource, found: list[Event]
-) -> tuple[tuple[Arrived, ...], tuple[str, ...]]:
+) -> tuple[tuple[EventEffect, ...], tuple[str, ...]]:
     """Commit the reports of a request. One of several that is refused is ignored by name; a single one is an error."""
-    arrived, ignored = list[Arrived](), list[str]()
+    arrived, ignored = list[EventEffect](), list[str]()
     for each in found:
         if isinstance(each, IgnoredEvent):
             ignored.append(each.reason)
