@@ -136,7 +136,7 @@ class HeldUp:
 
 
 class TestPrincipals:
-    async def test_a_principal_does_what_its_roles_say_and_no_more(self, house: House, project: str) -> None:
+    async def test_a_principal_has_exactly_the_rights_of_its_roles(self, house: House, project: str) -> None:
         submitter = await principal(house, (project,), "submit")
         submission = Write(store="submissions", id="s", body={})
         routed = Outgoing(type=ROUTED, data={"task_id": "t-1"})
@@ -329,7 +329,7 @@ class TestTokens:
         like = house.sent[await house.delegated(project, "t-1")]
         await house.refusal("developer", house.delivery_as(new_id(), like), "message", messages=(decision(),))
 
-    async def test_an_attenuated_token_does_only_what_is_left_of_it(self, house: House, project: str) -> None:
+    async def test_an_attenuated_token_has_only_its_remaining_rights(self, house: House, project: str) -> None:
         sent = await house.delegated(project, "t-1")
         whole = house.delivery(sent)
         assert whole.capability

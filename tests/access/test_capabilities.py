@@ -134,7 +134,7 @@ def test_a_grant_comes_back_as_it_was_minted(granted: Grant) -> None:
 
 
 @given(st.lists(narrowings, max_size=3), st.lists(accesses, min_size=1, max_size=4))
-def test_attenuation_allows_exactly_what_every_block_allows_and_never_changes_the_grant(
+def test_attenuation_allows_the_intersection_of_all_blocks_and_never_changes_the_grant(
     blocks: list[dict[str, object]], requested: list[Access]
 ) -> None:
     token = mint(KEYRING, grant())

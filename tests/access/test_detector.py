@@ -87,7 +87,7 @@ def test_each_kind_is_found_at_its_place_in_a_line_of_a_log(kind: str) -> None:
 
 
 @pytest.mark.parametrize("body", [LETTERS + DIGITS + "+/", "-".join("AbCdEfGh" * 4) * 3, "A-b" * 400])
-def test_a_key_is_covered_to_its_end_whatever_is_in_it(body: str) -> None:
+def test_a_key_with_any_character_is_covered_to_its_end(body: str) -> None:
     block = key_block_of(LETTERS + body)
     assert scan(f"got {block} from upstream") == (Finding("private_key", 4, 4 + len(block)),)
 
@@ -110,7 +110,7 @@ def test_a_key_is_covered_to_its_end_whatever_is_in_it(body: str) -> None:
         ("on 2025-11-20 3782-822463-10005.", "card", "3782-822463-10005"),
     ],
 )
-def test_secrets_are_told_by_what_stands_around_them(text: str, kind: str, secret: str) -> None:
+def test_secrets_are_detected_by_their_surroundings(text: str, kind: str, secret: str) -> None:
     (finding,) = scan(text)
     assert (finding.type, text[finding.start : finding.end]) == (kind, secret)
 

@@ -150,7 +150,7 @@ async def test_a_token_for_the_web_counts_as_a_read_and_one_for_models_does_not(
     await house.apply("developer", origin, reads=1, step="b", last=False, writes=(write,))
 
 
-async def test_the_read_set_of_a_model_call_is_what_the_prompt_read(house: House, project: str) -> None:
+async def test_the_read_set_of_a_model_call_equals_that_of_its_prompt(house: House, project: str) -> None:
     await house.apply("manager", house.delivery(await house.routed(project, "t-0")),
                      writes=(Write(store="sessions", id="s-1", body={"summary": "as ever"}),))  # fmt: skip
     origin = house.delivery(await house.delegated(project, "t-1"))

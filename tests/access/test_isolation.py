@@ -166,7 +166,7 @@ class TestDiodeAlone:
                 await anew(house)
             assert await rows(connection, theirs) == before
 
-    def test_a_foreign_record_is_hidden_whatever_the_database_returns(self) -> None:
+    def test_a_foreign_record_is_hidden_even_if_the_database_returns_it(self) -> None:
         grant = diode.own(policy(), "demo", "m", datetime(2026, 1, 1, tzinfo=UTC))
         for store, row in policy().stores.items():
             assert not diode.visible(policy(), grant, store, "t-1", "other", 0)

@@ -193,7 +193,7 @@ async def moments(house: House, project: str) -> list[str]:
 
 @pytest.mark.parametrize("seed", EVERY_SEED)
 @pytest.mark.parametrize("indexed", [False, True], ids=["exact", "indexed"])
-async def test_no_answer_depends_on_what_another_project_holds(
+async def test_no_answer_depends_on_the_contents_of_another_project(
     house: House, project: str, seed: int, indexed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content, other = Content(seed), f"{project}-b"

@@ -139,7 +139,7 @@ def test_random_lines_of_a_log_are_left_alone(seed: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["phone", "home_phone", "contact.mobile"])
-def test_a_key_that_says_what_it_holds_is_believed(name: str) -> None:
+def test_a_field_name_decides_the_kind_of_its_value(name: str) -> None:
     from counterpoint.guard.field_detector import scan_fields
 
     body = {"context": {name: "374 780 163", "offset": "374 780 163"}}

@@ -166,7 +166,7 @@ class TestSteps:
         assert (stamped["label"], stamped["integrity"]) == (2, 0)
         assert [read[:3] for read in json.loads(stamped["reads"])] == [["tasks", "t-1", 1]]
 
-    async def test_a_commit_rests_on_what_its_message_brought_and_only_its_cause_lists_it(
+    async def test_a_commit_rests_on_the_read_set_of_its_message_and_only_its_cause_lists_it(
         self, house: House, project: str
     ) -> None:
         developer = house.delivery(await house.delegated(project, "t-1"))

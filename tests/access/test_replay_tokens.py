@@ -62,7 +62,7 @@ async def principal(house: House, name: str, projects: tuple[str, ...], roles: t
     return name
 
 
-async def test_a_token_pays_in_the_sandbox_and_its_calls_have_the_label_of_what_was_read(
+async def test_a_token_pays_in_the_sandbox_and_its_calls_have_the_label_of_the_reads(
     house: House, project: str, delivery: str
 ) -> None:
     held = (await request_token(house, house.standing(project, principal=PERSON), delivery)).token

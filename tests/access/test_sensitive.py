@@ -93,7 +93,7 @@ class TestRedaction:
         (redacted,) = (body["redacted"] for body in bodies if "redacted" in body)
         assert ["tasks/t-1", "description", "card"] in redacted
 
-    async def test_a_task_keeps_its_id_whatever_it_looks_like(self, house: House, project: str) -> None:
+    async def test_a_task_keeps_an_id_that_looks_like_a_secret(self, house: House, project: str) -> None:
         looks_like_an_account = "01a20276-b2ef-7d2e-be56-8ebfd6363fcc"
         data = {"task_id": looks_like_an_account, "task": {"task_id": looks_like_an_account}}
         origin = house.standing(project, looks_like_an_account)

@@ -177,7 +177,7 @@ def test_a_copy_under_another_name_adds_no_source(passages: list[tuple[str, str,
     assert len(independent_sources(after, TOPIC.threshold)) <= len(independent_sources(before, TOPIC.threshold))
 
 
-def test_a_medium_confidence_says_what_it_lacks() -> None:
+def test_a_medium_confidence_names_its_missing_evidence() -> None:
     (said,) = weaknesses(confidence_of(confidence_terms(hits_of(LOAD, MANY[:2]), False, False, TOPIC)))
     assert "2 of 5" in said
     assert "provider" in said

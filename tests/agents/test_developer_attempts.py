@@ -247,7 +247,7 @@ def test_the_steps_of_a_repeated_procedure_are_not_its_next_steps() -> None:
     assert made.next_steps == ()
 
 
-def test_procedure_that_was_tried_in_this_task_is_left_out_whatever_came_of_it() -> None:
+def test_procedure_that_was_tried_in_this_task_is_left_out_with_any_outcome() -> None:
     known = lessons(remembered(tried(STEPS, "partial", task=HERE)))
     assert propose(known, offered(), 0.5) is None
 
@@ -339,7 +339,7 @@ def test_every_line_of_a_proposal_is_a_label_a_quote_or_a_reference() -> None:
                 assert line == "" or line.endswith("]:") or line.startswith("[")
 
 
-def test_warnings_count_and_quote_what_failed_and_its_error() -> None:
+def test_warnings_count_and_quote_failed_acts_and_their_errors() -> None:
     known = lessons(remembered(tried("Move it.", "failed", outcome_error="disk full"), tried("Double it.", "failed")))
     assert warnings(known)[0] == "attempts at this error have failed twice"
     assert all(any(act in each for each in warnings(known)[1:]) for act in ("“Move it.”", "“Double it.”"))
@@ -636,7 +636,7 @@ class TestLikeness:
         assert known[0].likeness >= known[1].likeness
 
 
-def test_an_act_for_a_failure_that_only_looks_alike_is_offered_with_what_tells_them_apart() -> None:
+def test_an_act_for_a_failure_that_only_looks_alike_is_offered_with_the_differences() -> None:
     earlier = tried(
         "Move it.", digest="other", error_message="OSError: quota exceeded", job=JobRef(namespace="shop", name="mail")
     )

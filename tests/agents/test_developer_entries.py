@@ -81,7 +81,7 @@ def test_remedy_of_an_entry_comes_before_its_symptom_and_no_other_remedy_beside_
 
 
 @pytest.mark.parametrize("heading", ["What to do", "Solution", "Workaround", "Was tun?"])
-def test_entry_may_be_the_whole_page_and_its_remedy_a_neighbour_of_what_was_found(heading: str) -> None:
+def test_entry_may_be_the_whole_page_and_its_remedy_a_neighbour_of_a_result(heading: str) -> None:
     page = PAGE.replace("What to do", heading)
     symptom, remedy = (
         [hit for hit in hits_of(FAILURE, ("writer.md", page)) if (heading in hit.context) == other]
@@ -151,7 +151,7 @@ def test_default_of_a_setting_is_answered_by_a_sentence_that_gives_it(page: str,
 
 
 @pytest.mark.parametrize("text", ["It can be run once per minute.", "Der Lauf startet einmal pro Stunde."])
-def test_frequency_is_what_a_question_how_often_asks_for(text: str) -> None:
+def test_question_how_often_asks_for_a_frequency(text: str) -> None:
     kind = kind_of("how often can it be started")
     assert kind is not None
     assert kind.answers.search(text)

@@ -87,7 +87,7 @@ async def test_an_owner_in_lineage_is_the_answer(question: str, sentence: str, r
     assert worked.confidence.band == "high"
 
 
-async def test_rows_of_documents_answer_what_lineage_does_not_know() -> None:
+async def test_rows_of_documents_answer_for_owners_that_lineage_does_not_know() -> None:
     shelf = shelf_of(ModelSimilarity())
     shelf.ingest_folder(EXAMPLES, EXAMPLES)
     worked = await answer_to("Who owns the registry?", shelf)

@@ -33,7 +33,7 @@ def test_the_index_names_packages_once_and_names_nothing_twice() -> None:
     assert all(row.package.startswith("apache-airflow-providers-") for row in INDEX)
 
 
-def test_a_row_with_a_version_was_made_from_that_package_and_says_what_is_in_it() -> None:
+def test_a_row_with_a_version_was_made_from_that_package_and_lists_its_classes() -> None:
     read = {row.package: row.package_version for row in INDEX if row.package_version}
     assert read == {source["package"]: source["version"] for source in SHIPPED["made_from"]}
     assert len(read) >= 12
@@ -159,7 +159,7 @@ async def test_without_a_provider_work_stops_and_names_no_stand_in(kind: str, la
     assert "```" not in result.text, "a plan has no code"
 
 
-async def test_the_plan_of_a_missing_provider_has_what_is_known_and_what_is_not() -> None:
+async def test_the_plan_of_a_missing_provider_lists_known_and_unknown_facts() -> None:
     result = await worked("plan", "plan", ["Acme Ledger", "Snowflake"], document="The Acme Ledger takes CSV files.")
     text = result.text or ""
     assert text.startswith("# Provider plan: Acme Ledger\n\n`docs/provider_plan_acme_ledger.md`")

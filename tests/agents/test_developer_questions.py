@@ -108,5 +108,5 @@ async def test_rewrites_do_not_answer_unanswerable_questions() -> None:
     assert await share_of_runs_answered(UNANSWERED) <= 0.13
 
 
-async def test_a_run_answers_what_its_first_look_would() -> None:
+async def test_a_run_gives_the_answer_of_its_first_search() -> None:
     assert await share_of_runs_answered(ANSWERED) >= 0.85

@@ -127,7 +127,7 @@ Never delete the sink connector: two days of orders are loaded twice.
         ("May I read the trace of the task of the sink?", "1. Read the trace"),
     ],
 )
-def test_prohibition_of_what_is_asked_for_comes_first(question: str, ahead: str) -> None:
+def test_prohibition_of_the_requested_act_comes_first(question: str, ahead: str) -> None:
     text = answered(question, ("connect.md", CONNECTORS))
     assert text.startswith(ahead)
     assert text.count("Never delete") == 1
@@ -168,7 +168,7 @@ The flow `orders-enrich` reads what the front door has written.
 """
 
 
-def test_question_for_an_owner_quotes_its_row_and_what_names_the_thing_alone() -> None:
+def test_question_for_an_owner_quotes_its_row_and_text_that_names_the_thing_alone() -> None:
     text = answered("Who owns orders-enrich?", ("owners.md", OWNERS), ("flows.md", FLOWS))
     assert "| Name | Owner | Remark |" in text
     assert "| `orders-enrich` | Checkout | Was Estuary's. |" in text
@@ -176,7 +176,7 @@ def test_question_for_an_owner_quotes_its_row_and_what_names_the_thing_alone() -
     assert not [other for other in ("Glacier", "Treasury", "Sundays", "starts with", "six", "flowctl") if other in text]
 
 
-def test_row_says_what_its_headers_name() -> None:
+def test_row_is_quoted_with_its_headers() -> None:
     ports = "# Ports\n\n| Port | Process |\n|---|---|\n| 9810 | front |\n| 9811 | slot monitor |\n"
     question = "Which port does the slot monitor need?"
     assert QuestionHits(question, hits_of(question, ("ports.md", ports))).grade(CURVE).probability > LACKING_MAX

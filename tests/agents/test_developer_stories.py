@@ -256,7 +256,7 @@ async def test_the_line_chains_the_actions_and_decisions_carry_their_basis(meani
     assert worked.artifact_sha256
 
 
-async def test_sources_are_what_the_result_cites_and_not_all_that_was_shown(meaning: ModelSimilarity) -> None:
+async def test_sources_are_the_citations_of_the_result_and_not_all_results(meaning: ModelSimilarity) -> None:
     shelf = Shelf(meaning)
     shelf.ingest_folder(EXAMPLES / "knowledge", EXAMPLES)
     worked, commit = await SimulatedDeveloper(shelf).work("task-1", FROM_EVENTS["failure"])

@@ -69,7 +69,7 @@ class TestStreams:
         assert "It" + text_of([chunk async for chunk in stream]) == outside.text.replace(" ", "")
         assert (await call(house, memory, "k"))["state"] == "settled"
 
-    async def test_a_stream_costs_what_the_provider_counts(
+    async def test_a_stream_costs_the_tokens_that_the_provider_counts(
         self, openai: AsyncOpenAI, outside: World, house: House, memory: Memory
     ) -> None:
         chunks = await streamed(openai, stream_options={"include_usage": True})

@@ -123,7 +123,7 @@ async def test_a_kept_call_counts_as_read_when_it_is_settled(
         assert ("model_calls", call_id, 2) in {each.key for each in radius.touched}
 
 
-async def test_a_call_above_the_label_of_its_token_is_not_settled_by_what_is_remembered_of_it(
+async def test_a_call_above_the_label_of_its_token_is_not_settled_by_its_cached_reply(
     model_client: Gateway, memory: Memory, outside: World, door: Door
 ) -> None:
     call_id = derived_id(memory.origin.message_id, "call", "k", 0)

@@ -119,7 +119,7 @@ async def test_without_a_supported_act_the_result_is_that_of_the_rules(says: str
     assert shelf.decisions()[-1].model is None
 
 
-async def test_a_model_told_what_is_not_supported_may_propose_again() -> None:
+async def test_a_model_with_an_unsupported_proposal_may_propose_again() -> None:
     model = ScriptedGateway(json.dumps({"proposal": {"action": "Reboot the mail server [2]."}}), proposes())
     worked = await delivered(shelf_of(), model)
     assert (worked.text or "").startswith(f"**Action**: {ACT}")
@@ -222,7 +222,7 @@ async def test_a_prompt_shows_the_newest_results_whole_and_leaves_out_the_oldest
     assert [each.startswith("left out") for each in (alpha, bravo, delta)] == [True, True, False]
 
 
-async def test_a_stop_of_the_rules_stays_a_stop_and_offers_what_the_model_found() -> None:
+async def test_a_stop_of_the_rules_stays_a_stop_and_offers_the_finding_of_the_model() -> None:
     message = failure(description="the printer of the office does not print", error_message="paper jam in tray two")
     rules = await delivered(shelf_of(), OFFLINE, message)
     shelf = shelf_of()
@@ -244,7 +244,7 @@ async def test_a_reassessment_and_a_house_without_a_model_ask_no_model(fields: d
     assert shelf.steps == ["done"]
 
 
-async def test_every_tool_is_a_query_and_shows_what_it_finds() -> None:
+async def test_every_tool_is_a_query_and_shows_its_results() -> None:
     shelf = shelf_of()
     target = Target(job=JobRef(namespace="prod", name="orders"))
     shelf.put("jobs", "prod/orders", {"namespace": "prod", "name": "orders", "owners": ["team-o"]})

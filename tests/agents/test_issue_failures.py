@@ -12,7 +12,7 @@ from counterpoint.proto.errors import Permanent
 from counterpoint.router.issues.poll import RECONCILE
 
 
-async def test_without_webhooks_a_poll_finds_what_people_did(forge: ScriptedForge) -> None:
+async def test_without_webhooks_a_poll_finds_the_changes_of_people(forge: ScriptedForge) -> None:
     house = house_of(forge, poll_s=300)
     for number in range(4):
         await house.open(task_id=f"incident-{number}")

@@ -186,7 +186,7 @@ def test_calls_of_one_period_are_counted_together(now: datetime, period: Any, la
     assert (one.spend_id == other.spend_id) == (one.until is None or now + later < one.until)
 
 
-def test_a_limit_applies_to_what_its_scope_and_name_say() -> None:
+def test_a_limit_applies_to_its_scope_and_name_alone() -> None:
     names: dict[Any, str | None] = {"project": "p", "agent": "developer", "session": None, "task": "t-1"}
     limits = [
         StoredLimit(project="p", scope=scope, name=name, tokens=1, by="ana", at=AT)

@@ -141,7 +141,7 @@ def test_the_run_id_that_failed_on_tuesday_is_complete_once_it_was_fixed() -> No
     assert fetch.last_success.at > fetch.last_failure.at
 
 
-def test_a_task_knows_its_dag_its_owner_and_what_runs_after_it_before_that_ever_ran() -> None:
+def test_a_task_knows_its_dag_its_owner_and_its_successors_before_those_ever_ran() -> None:
     records = built(parse_event(raw) for raw in orders("2_tuesday_fails"))
     fetch, clean = (
         records["jobs", "prod/orders_ingest.fetch_orders"],

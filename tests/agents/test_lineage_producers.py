@@ -64,7 +64,7 @@ async def test_a_dbt_failure_is_one_task_of_the_model_in_any_order(seed: int) ->
     assert (task.context or {})["tries"] == 1
 
 
-async def test_the_same_model_fails_again_whatever_the_number_of_its_statement() -> None:
+async def test_the_same_model_fails_again_with_another_number_of_its_statement() -> None:
     house = House()
     await house.take([*structured("f1"), *structured("f2", 1000)])
     await house.wait(10_000)

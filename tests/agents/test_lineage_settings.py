@@ -75,7 +75,7 @@ def run(run_id: str, **more: Any) -> RunRecord:
     return RunRecord(run_id=run_id, job="job:ns/load", **more)
 
 
-def test_a_recovery_keeps_what_is_known_to_have_changed() -> None:
+def test_a_recovery_keeps_the_known_changes() -> None:
     start = {"started_at": NOW, "ended_at": NOW + timedelta(minutes=1)}
     longer = start | {"ended_at": NOW + timedelta(minutes=3)}
     failed = run("r1", facts={"image": "load:4", "configuration pool": "8"}, retries=1, **start)

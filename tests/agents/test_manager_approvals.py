@@ -67,7 +67,7 @@ class TestSpend:
         assert spend.lifted_usd == Decimal("0.02")
         assert house.names().count("TaskDelegated") == 2
 
-    def test_a_rejection_completes_with_what_was_found_without_the_call(self) -> None:
+    def test_a_rejection_completes_with_the_findings_without_the_call(self) -> None:
         house = over_limit()
         decide(house, "rejected")
         assert house.last(TaskCompleted).result == "Quotes say so."
@@ -91,7 +91,7 @@ class TestSpend:
         assert house.last(TaskCompleted).result == "Quotes say so."
         assert approvals(house)[0].state == "expired"
 
-    def test_a_limit_that_changed_since_asks_again_about_what_it_is_now(self) -> None:
+    def test_a_limit_that_changed_since_asks_again_with_its_present_value(self) -> None:
         house = over_limit()
         first = pending_approval(house)
         decide(house, told=False)

@@ -42,7 +42,7 @@ def test_a_success_completes_the_task_and_is_kept_on_the_attempt() -> None:
 
 
 @pytest.mark.parametrize("end", ["succeeded", "answered", "none"])
-def test_a_completed_task_states_what_its_model_calls_cost(end: str) -> None:
+def test_a_completed_task_states_the_cost_of_its_model_calls(end: str) -> None:
     house = House()
     house.route()
     spend = SpendRecord(task_id="t1", spent_usd=Decimal("0.0301"), spent_tokens=812, calls=3, unpriced=1)
@@ -102,7 +102,7 @@ def test_a_reported_outcome_replaces_an_observed_one_after_the_end() -> None:
     assert house.attempt(1) == kept
 
 
-def test_a_reported_failure_after_an_observed_success_changes_what_is_known_not_the_state() -> None:
+def test_a_reported_failure_after_an_observed_success_changes_the_attempt_not_the_state() -> None:
     house = proposed()
     house.outcome("succeeded", evidence="observed", by="lineage")
     house.outcome("failed", attempt=1, error_message="it came back")
@@ -161,7 +161,7 @@ def test_the_reporters_own_failure_is_learned_and_the_task_waits_on() -> None:
     assert house.last(TaskDelegated).attempt == 2
 
 
-def test_a_person_says_what_he_did_after_a_run_has_shown_that_it_worked() -> None:
+def test_a_person_may_report_the_fix_after_an_observed_recovery() -> None:
     house = House()
     house.route()
     house.developer("stopped", 0.3, code="low_confidence")

@@ -54,7 +54,7 @@ def test_something_else_is_the_lesson_and_the_proposal_is_not_credited() -> None
     assert house.task().needs == ()
 
 
-def test_something_else_without_a_note_credits_nothing_and_asks_what_it_was() -> None:
+def test_something_else_without_a_note_credits_nothing_and_asks_for_the_cause() -> None:
     house = proposed()
     house.outcome("succeeded", fixed_by="something_else")
     assert acts(house) == [("Look at the export job", "superseded", "reported")]
@@ -102,7 +102,7 @@ def test_a_cause_that_was_said_is_not_taken_back_by_another_report() -> None:
     assert house.log[-1].message.decision == "conflict on attempt 1"  # type: ignore[attr-defined]
 
 
-def test_an_observed_recovery_is_weak_evidence_and_asks_once_what_was_changed() -> None:
+def test_an_observed_recovery_is_weak_evidence_and_asks_once_for_the_change() -> None:
     house = proposed()
     changed = ("code version: 4f1c, then 90ab",)
     house.outcome("succeeded", evidence="observed", by="lineage", changed=changed)
@@ -203,7 +203,7 @@ def test_a_note_about_an_escalated_task_with_an_offer_is_the_act_of_the_reporter
     assert acts(house) == [(UNLOCKED, "succeeded", "reported")]
 
 
-def test_a_success_of_an_escalated_task_without_an_act_credits_nothing_and_asks_what_it_was() -> None:
+def test_a_success_of_an_escalated_task_without_an_act_credits_nothing_and_asks_for_it() -> None:
     house = escalated()
     house.outcome("succeeded")
     assert (acts(house), house.task().state) == ([], "completed")

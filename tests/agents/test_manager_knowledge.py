@@ -25,7 +25,7 @@ def stopped(score: float = 0.4) -> House:
     return house
 
 
-def test_a_stop_asks_the_calling_llm_and_says_how_to_supply_what_is_needed() -> None:
+def test_a_stop_asks_the_calling_llm_and_says_how_to_supply_the_evidence() -> None:
     house = stopped()
     escalated = house.last(TaskEscalated)
     assert (escalated.to, escalated.code, escalated.searched_for) == ("calling_llm", "low_confidence", ("freeipa dns",))

@@ -67,7 +67,7 @@ def test_an_override_is_followed_in_the_next_attempt() -> None:
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_the_manager_says_of_confidence_what_was_asked(asked: bool) -> None:
+def test_the_manager_records_the_request_behind_a_confidence(asked: bool) -> None:
     """Whether the gate applies is for the developer to say, who waives it for some kinds of principals."""
     house = failed_twice()
     house.override(confidence_override=asked)

@@ -176,7 +176,7 @@ def test_a_deadline_that_passes_fails_the_task(state: str) -> None:
 
 
 @pytest.mark.parametrize("state", LIVE_STATES)
-def test_a_task_is_cancelled_in_whatever_state(state: str) -> None:
+def test_a_task_is_cancelled_in_any_state(state: str) -> None:
     house = at(state, deadline=START + timedelta(hours=1))
     under_way = house.work_under_way()
     house.ingest()

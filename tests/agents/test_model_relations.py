@@ -162,7 +162,7 @@ async def test_killed_between_the_call_and_the_commit_it_is_called_once(
     assert len(outside.seen) == 1
 
 
-async def test_a_new_version_replaces_what_was_stated_and_pays_for_new_passages_alone(
+async def test_a_new_version_replaces_the_relations_and_pays_for_new_passages_alone(
     reader: Reader, house: House, outside: World, project: str
 ) -> None:
     outside.text = model_reply(OWNS)

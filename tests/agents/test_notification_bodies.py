@@ -253,7 +253,7 @@ def test_ordinals() -> None:
     ]  # fmt: skip
 
 
-async def test_owners_downstream_are_told_what_of_theirs_will_be_late(hook: HookReceiver) -> None:
+async def test_owners_downstream_are_told_which_of_their_data_will_be_late(hook: HookReceiver) -> None:
     rows = [{**row, "owner": f"team-{number % 2}"} for number, row in enumerate(ROWS[:4])]
     house = NotifiedHouse([receiver(hook, "slack", owners=["team-1"])])
     house.task(findings={"downstream": rows}, context={"owner": "team-ingest"}, **PROPOSED)
@@ -264,7 +264,7 @@ async def test_owners_downstream_are_told_what_of_theirs_will_be_late(hook: Hook
     assert "*will be late* job-1 (team-1), job-3 (team-1)" in told.content.decode()
 
 
-async def test_the_first_message_waits_for_what_the_incident_is_part_of(hook: HookReceiver) -> None:
+async def test_the_first_message_waits_for_the_incident_of_the_whole(hook: HookReceiver) -> None:
     house = NotifiedHouse([receiver(hook, "slack", wait_s=20)], waits=True)
     for number in range(1, 6):
         house.task(f"incident-{number}", **PROPOSED)

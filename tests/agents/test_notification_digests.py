@@ -48,7 +48,7 @@ def texts(hook: HookReceiver) -> list[str]:
     return [one.json["text"] for one in hook.received]
 
 
-async def test_a_digest_tells_what_changed_since_the_last_one_and_nothing_when_nothing_did(hook: HookReceiver) -> None:
+async def test_a_digest_lists_changes_since_the_last_one_and_is_not_sent_without_any(hook: HookReceiver) -> None:
     house = NotifiedHouse([receiver(hook, "slack", digest=SEVERE)])
     house.task("incident-1", title="load_stock", **PROPOSED)
     await house.tell(proposed("incident-1"))

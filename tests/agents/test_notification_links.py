@@ -50,7 +50,7 @@ def test_the_address_of_the_console_is_that_of_all_receivers_but_their_own(tmp_p
             RouterSettings.model_validate({**settings, "console_url": wrong})
 
 
-async def test_the_button_of_teams_says_what_is_to_be_done() -> None:
+async def test_the_button_of_teams_names_the_act() -> None:
     house = NotifiedHouse([])
     titles = {
         "Report the outcome": PROPOSED,

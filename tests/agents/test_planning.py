@@ -149,7 +149,7 @@ async def test_steps_that_a_constraint_forbids_are_in_no_plan() -> None:
         assert "- Steps of invoices.md that a constraint of the task forbids are left out: 1." in found["Open points"]
 
 
-async def test_a_step_that_memory_does_not_support_is_cut_and_what_depends_on_it_says_so() -> None:
+async def test_a_step_that_memory_does_not_support_is_cut_and_its_dependents_say_so() -> None:
     invented = "Rename the warehouse of the mail server [{}]."
     worked = await delivered(
         shelf_of(), ScriptedGateway(plans((STEPS[0], (3,)), (invented, (1,)), (STEPS[1], (1, 2, 2))))
@@ -186,7 +186,7 @@ async def test_without_a_supported_step_the_plan_is_that_of_the_rules(said: str,
     assert "a.example" not in worked.model_dump_json()
 
 
-async def test_the_plan_of_a_missing_provider_has_what_a_model_wrote_and_no_stand_in() -> None:
+async def test_the_plan_of_a_missing_provider_has_the_text_of_a_model_and_no_stand_in() -> None:
     systems = ("Acme Ledger", "Snowflake", "Zeppo Mail")
     rules = await delivered(shelf_of(), message=planned(systems))
     model = ScriptedGateway(
@@ -290,7 +290,7 @@ SYSTEMS = st.lists(st.sampled_from(["Snowflake", "Amazon", "Postgres", "Acme Led
 @given(systems=SYSTEMS, names=st.lists(NAMES, min_size=1, max_size=4), words=st.text("abc .,()`", max_size=12))
 @example(systems=["Snowflake"], names=["BashOperator"], words="")
 @example(systems=[], names=["BashOperator"], words="")
-def test_a_statement_of_a_plan_names_only_what_the_provider_index_has(
+def test_a_statement_of_a_plan_names_only_entries_of_the_provider_index(
     systems: list[str], names: list[str], words: str
 ) -> None:
     providers = look_up_providers(systems, "", INDEX)

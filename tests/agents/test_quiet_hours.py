@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from counterpoint.router.notify.quiet_hours import QuietHours
 
 
-async def test_quiet_hours_hold_back_all_but_what_is_urgent(hook: HookReceiver) -> None:
+async def test_quiet_hours_hold_back_all_but_urgent_messages(hook: HookReceiver) -> None:
     hook.reply = SLACK_REPLY
     quiet = {"start": "22:00", "end": "07:30", "zone": "Europe/Berlin"}
     house = NotifiedHouse([receiver(hook, "slack", quiet=quiet)])

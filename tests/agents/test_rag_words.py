@@ -378,7 +378,7 @@ class TestSpans:
 
 
 class TestPrompt:
-    def test_a_model_is_told_what_was_wrong(self) -> None:
+    def test_a_model_is_told_the_problems_of_its_draft(self) -> None:
         before = draft_of_model("finance_daily runs at 06:45 [2]. It is owned by the finance team [2].", FOUND, "m")
         (_, first, said, wrong) = prompt("When does it run?", FOUND, before, verdicts_of(before, FOUND))
         assert "[2] (1.md)" in first["content"]

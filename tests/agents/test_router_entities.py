@@ -83,7 +83,7 @@ class TestOwnershipTables:
         assert ownership_rows(f"| Thing | {head} |\n|---|---|\n| weather | Ada |\n") == ()
 
     @given(st.lists(st.tuples(WORD, WORD), min_size=1, max_size=8), st.integers(0, 3))
-    def test_every_row_is_read_whatever_the_other_columns(self, pairs: list[tuple[str, str]], more: int) -> None:
+    def test_every_row_is_read_with_any_other_columns(self, pairs: list[tuple[str, str]], more: int) -> None:
         pairs = [(thing.strip("_"), owner.strip("_")) for thing, owner in pairs]
         heads = ["thing", *(f"c{n}" for n in range(more)), "owner"]
         lines = [heads, ["---"] * len(heads), *([thing, *["x"] * more, owner] for thing, owner in pairs)]

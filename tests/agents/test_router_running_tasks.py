@@ -16,7 +16,7 @@ def heard(tasks: RunningTasks, message: type[Message], *task_ids: str) -> None:
         tasks.on_message("live.tasks.p.x", {"ce-type": message.TYPE, "ce-correlationid": task_id})
 
 
-async def test_a_task_is_under_way_from_its_submission_to_what_ends_it() -> None:
+async def test_a_task_is_under_way_from_its_submission_to_its_end() -> None:
     tasks = RunningTasks(2)
     heard(tasks, TaskSubmitted, "a", "a", "b")
     assert tasks.limiter.locked()

@@ -44,7 +44,7 @@ def reason(house: House) -> str:
     return getattr(found[-1], "reasoning", "")
 
 
-def test_a_model_compacts_what_the_earlier_tasks_came_to() -> None:
+def test_a_model_compacts_the_results_of_earlier_tasks() -> None:
     gateway = model(f"{GOOD}\nThe question was answered.")
     found = summarized(continued(gateway))
     assert found is not None

@@ -114,7 +114,7 @@ async def test_memory_publishes_on_no_reply_subject_but_those_of_the_servers_mak
 
 
 @pytest.mark.parametrize("user", ABROAD)
-async def test_an_account_reaches_exactly_what_its_user_may_publish(open_bus: Bus, user: str) -> None:
+async def test_an_account_publishes_exactly_the_subjects_of_its_user(open_bus: Bus, user: str) -> None:
     """Even where a user is held by no rights, it reaches nothing else of the house.
 
     But `$JS.API.INFO`, which has to be imported for the server to leave the other requests to the house.
@@ -133,7 +133,7 @@ async def test_an_account_reaches_exactly_what_its_user_may_publish(open_bus: Bu
 
 
 @pytest.mark.parametrize("user", ABROAD)
-async def test_an_account_hears_exactly_what_its_user_may_watch(open_bus: Bus, user: str) -> None:
+async def test_an_account_receives_exactly_the_subjects_of_its_user(open_bus: Bus, user: str) -> None:
     def watched(subject: str) -> bool:
         match user, subject.split("."):
             case "router", ["live", *_]:

@@ -190,7 +190,7 @@ async def test_a_smaller_intake_drops_nothing(
     assert refused.description == _TOO_MANY
 
 
-async def test_no_file_of_the_bus_shows_what_it_holds_or_held(tmp_path: Path) -> None:
+async def test_no_file_of_the_bus_is_readable(tmp_path: Path) -> None:
     """Messages that left a stream stay in its file for a while. An unencrypted folder is encrypted from then on."""
 
     def shown(word: bytes) -> list[Path]:

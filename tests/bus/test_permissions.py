@@ -17,7 +17,7 @@ def test_the_tables_name_every_user_there_is() -> None:
 
 
 @pytest.mark.parametrize("user", USERS)
-async def test_a_user_publishes_exactly_what_the_contract_says(bus: Bus, user: str) -> None:
+async def test_a_user_publishes_exactly_the_subjects_of_the_contract(bus: Bus, user: str) -> None:
     async with login(bus.port, user, bus.passwords[user]) as plain:
         wrong = [
             (subject, f"{user} is in {sorted(allowed)}: {user in allowed}")
@@ -29,7 +29,7 @@ async def test_a_user_publishes_exactly_what_the_contract_says(bus: Bus, user: s
 
 @pytest.mark.parametrize("queue", ["", "workers"])
 @pytest.mark.parametrize("user", USERS)
-async def test_a_user_subscribes_exactly_to_what_the_contract_says(bus: Bus, user: str, queue: str) -> None:
+async def test_a_user_subscribes_to_exactly_the_subjects_of_the_contract(bus: Bus, user: str, queue: str) -> None:
     async with login(bus.port, user, bus.passwords[user]) as plain:
         wrong = [
             (subject, f"{user} is in {sorted(allowed)}: {user in allowed}")

@@ -89,7 +89,7 @@ async def test_streams_are_compressed_also_those_of_the_release_before(bus: Nats
     assert set(compressed.values()) == {StoreCompression.S2}, compressed
 
 
-async def test_a_stream_gets_its_size_anew_and_is_not_made_smaller_than_what_it_holds(
+async def test_a_stream_gets_its_size_anew_and_is_not_made_smaller_than_its_content(
     bus: NatsServer, js: JetStreamContext
 ) -> None:
     await provision(bus.url, USER, PASSWORDS[USER], streams_bytes=SMALL)

@@ -51,7 +51,7 @@ async def test_a_half_sent_request_is_let_go_of(port: int, parts: tuple[bytes, .
     assert await _said(port, *parts) == b""
 
 
-async def test_a_request_with_two_lengths_is_refused_and_what_follows_it_is_no_request(port: int) -> None:
+async def test_a_request_with_two_lengths_is_refused_and_the_bytes_after_it_are_no_request(port: int) -> None:
     """By one of them a proxy takes the rest for the request of somebody else."""
     rest = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx"
     said = await _said(port, HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + rest)

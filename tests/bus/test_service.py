@@ -182,7 +182,7 @@ async def test_a_message_of_a_later_task_version_waits_for_it(house: SmallHouse,
         await house.acknowledged("manager")
 
 
-async def test_stopping_finishes_what_is_under_way_and_takes_nothing_else(house: SmallHouse, router: Service) -> None:
+async def test_stopping_finishes_the_work_under_way_and_takes_nothing_else(house: SmallHouse, router: Service) -> None:
     manager, place = house.service("manager"), project()
     handler = GatedHandler(manager)
     async with alive(manager):

@@ -23,7 +23,7 @@ from counterpoint.proto.messages import utc_now
 from counterpoint.proto.tasks import SubmitTask, TaskDelegated, TaskRouted, TaskWorked
 
 
-async def test_faststream_left_alone_loses_what_its_handler_fails_on(house: SmallHouse) -> None:
+async def test_faststream_alone_loses_a_message_whose_handler_fails(house: SmallHouse) -> None:
     """Why every subscriber of ours acknowledges by hand: the default policy ends the message at the first error."""
     place, failed = project(), asyncio.Event()
     address = house.nats.url.replace("://", f"://router:{PASSWORDS['router']}@")

@@ -95,7 +95,7 @@ def test_within_a_priority_the_earlier_deadline_is_first_then_the_earlier_arriva
         (b"[" * 100_000, ("normal", 60)),
     ],
 )
-def test_the_turn_of_a_body_whatever_it_is(body: bytes, urgency: tuple[str, int]) -> None:
+def test_every_body_has_a_turn(body: bytes, urgency: tuple[str, int]) -> None:
     priority, minutes = urgency
     assert urgency_of_body(body, NOW) == Urgency(WEIGHTS[priority], (NOW + timedelta(minutes=minutes)).timestamp())
 

@@ -36,7 +36,7 @@ def _disk(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(100 * GIB, 100 * GIB - free, free))
 
 
-async def test_a_stack_without_room_says_what_it_needs_before_anything_starts(
+async def test_a_stack_without_room_states_the_need_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _disk(monkeypatch, 767 * MIB)

@@ -24,7 +24,7 @@ CREATE CONSTRAINT TRIGGER fails AFTER INSERT ON messages DEFERRABLE INITIALLY DE
 
 
 class TestOnce:
-    async def test_the_same_step_twice_is_applied_once_and_answered_with_what_was_stored(
+    async def test_the_same_step_twice_is_applied_once_and_answered_with_the_stored_reply(
         self, house: House, project: str
     ) -> None:
         manager = house.delivery(await house.routed(project, "t-1"))

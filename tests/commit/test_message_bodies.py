@@ -39,7 +39,7 @@ def test_a_body_is_whole_again(records: list[dict[str, Any] | None], data: dict[
     assert len(stored.text) <= len(body)
 
 
-def test_large_fields_are_stored_once_whatever_their_name() -> None:
+def test_large_fields_of_any_name_are_stored_once() -> None:
     record = canonical({"result": LONG, "findings": FINDINGS})
     data = {"task_id": "t-1", "text": LONG, "findings": FINDINGS}
     stored = CommitTexts([None, record]).stored(canonical(data), data)

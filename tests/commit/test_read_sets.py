@@ -39,7 +39,7 @@ def test_large_read_sets_push_out_the_oldest_and_small_ones_do_not() -> None:
     assert len(reads.of(key("larger"), 1).scores) == 500
 
 
-def test_every_answer_counts_its_items_and_what_is_over_counts_no_more() -> None:
+def test_every_answer_counts_its_items_and_finished_ones_count_no_more() -> None:
     reads = ReadSets(300)
     for _ in range(50):
         reads.note(key("a"), answers(4))
@@ -56,7 +56,7 @@ def test_every_answer_counts_its_items_and_what_is_over_counts_no_more() -> None
         reads.of(key("b"), 1)
 
 
-def test_origins_are_bounded_by_what_their_messages_rest_on() -> None:
+def test_origins_are_bounded_by_the_read_sets_of_their_messages() -> None:
     origins = OriginCache(100)
     for number in range(10):
         origins.remember(f"m{number}", Provenance(refs=frozenset(refs(30, f"{number}-"))))

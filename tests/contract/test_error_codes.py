@@ -39,7 +39,7 @@ def spelled(tree: ast.Module) -> Iterator[int]:
                         yield node.lineno
 
 
-def test_each_code_has_its_cause_and_what_the_caller_does() -> None:
+def test_each_code_has_its_cause_and_its_remedy() -> None:
     rows = table(f"\n{DOCUMENT}", "# Error codes")
     assert [row[0] for row in rows] == [code.value for code in ErrorCode]
     assert all(cause.endswith(".") and action.endswith(".") for _, cause, action in rows)

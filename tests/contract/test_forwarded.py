@@ -166,7 +166,7 @@ def test_addresses_of_this_machine_are_no_exposure(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "counterpoint.example.com"])
-def test_an_exposed_api_is_a_warning_with_what_to_do(host: str) -> None:
+def test_an_exposed_api_is_a_warning_with_a_remedy(host: str) -> None:
     plain = exposure(listen_addresses({}, host=host))
     assert plain is not None
     assert host in plain[0]

@@ -19,7 +19,7 @@ PROTO = generate.FOLDER
 POLICY = PROTO.parent / "libs/guard/counterpoint/guard/policy.yaml"
 
 
-def test_committed_files_are_what_the_models_generate() -> None:
+def test_committed_files_equal_the_generated_ones() -> None:
     assert generate.differing(PROTO) == ()
 
 
@@ -28,7 +28,7 @@ def test_generation_is_the_same_every_time(tmp_path: Path) -> None:
     assert generate.write(tmp_path) == ()
 
 
-def test_check_names_what_is_outdated_missing_or_left_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_names_outdated_missing_and_surplus_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     generate.write(tmp_path)
     (tmp_path / "schemas/counterpoint.task.submit.v1.json").write_text("{}\n")
     (tmp_path / "asyncapi.yaml").unlink()
@@ -64,7 +64,7 @@ def test_schema_is_valid_and_open(message_type: str) -> None:
                 assert not closed, f"{value} is a closed set that readers would rely on"
 
 
-def test_asyncapi_refers_only_to_what_there_is() -> None:
+def test_asyncapi_has_no_dangling_references() -> None:
     document = yaml.safe_load((PROTO / "asyncapi.yaml").read_text())
     for node in _nodes(document):
         reference = node.get("$ref")
@@ -78,7 +78,7 @@ def test_asyncapi_refers_only_to_what_there_is() -> None:
             assert (PROTO / reference).is_file(), reference
 
 
-def test_asyncapi_shows_outsiders_exactly_what_the_policy_grants_them() -> None:
+def test_asyncapi_shows_outsiders_exactly_the_grants_of_the_policy() -> None:
     granted = yaml.safe_load(POLICY.read_text())["nats"]
     document = asyncapi.document()
     reached: dict[str, set[str]] = {"publisher": set(), "observer": set()}

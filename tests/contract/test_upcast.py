@@ -70,7 +70,7 @@ def test_an_unknown_version_is_refused() -> None:
         trial().upcast("tasks", 0, {})
 
 
-def test_a_writer_older_than_what_is_stored_is_refused() -> None:
+def test_a_writer_older_than_the_stored_schema_is_refused() -> None:
     register = trial()
     register.check_writer("tasks", register.current("tasks"), 3)
     register.check_writer("tasks", 3, 2)

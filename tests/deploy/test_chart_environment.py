@@ -116,7 +116,7 @@ def test_a_login_by_files_takes_them_from_the_own_secret(
 
 
 @pytest.mark.parametrize("name", [*SERVICES, *JOBS])
-def test_a_container_gets_what_the_supervisor_gives(
+def test_a_container_gets_the_variables_of_the_supervisor(
     name: ServiceName | JobName, known_secrets: Secrets, credentials: Credentials, tmp_path: Path
 ) -> None:
     wiring = ServiceParameters(

@@ -21,7 +21,7 @@ EXCEPTIONS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_the_scanner_finds_only_what_is_meant(example: str, tmp_path: Path) -> None:
+def test_the_scanner_finds_only_the_listed_exceptions(example: str, tmp_path: Path) -> None:
     (tmp_path / "objects.yaml").write_text(rendering(example).stdout)
     uv = ROOT / ".tools" / "bin" / "uv"
     told = subprocess.run(

@@ -133,7 +133,7 @@ def test_each_change_of_values_changes_something() -> None:
 
 
 @pytest.mark.slow
-def test_only_the_values_that_the_page_names_change_what_kubernetes_refuses() -> None:
+def test_only_the_values_that_the_page_names_change_immutable_fields() -> None:
     found = set()
     before = documents("production", EVERYTHING)
     present = dict(leaves(yaml.safe_load((CHART / "values.yaml").read_text())))

@@ -94,7 +94,7 @@ def test_every_default_is_in_the_schema_and_the_other_way_round() -> None:
     compare(defaults, schema, "")
 
 
-def test_all_that_is_missing_is_named_at_once_with_what_to_do() -> None:
+def test_all_missing_values_are_named_at_once_with_a_remedy() -> None:
     text = refusal({}, example="")
     assert "nats.url: is required, the address of NATS without a login, for example nats://" in text
     for engine in ("nats", "postgres", "valkey"):

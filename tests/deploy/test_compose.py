@@ -111,7 +111,7 @@ def test_it_holds_the_house_and_nothing_else(services: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", [*JOBS, *SERVICES])
-def test_each_container_gets_what_the_supervisor_gives(
+def test_each_container_gets_the_variables_of_the_supervisor(
     services: dict[str, Any], wiring: ServiceParameters, name: ServiceName | JobName
 ) -> None:
     kept = {"COUNTERPOINT_DATA_DIR"} if name == "memory" else set()

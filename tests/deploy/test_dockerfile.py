@@ -111,7 +111,9 @@ def bills(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("image", [*SERVICES, "client"])
-def test_the_bill_of_materials_is_what_the_image_holds(places: Mapping[str, Place], bills: Path, image: str) -> None:
+def test_the_bill_of_materials_lists_the_packages_of_the_image(
+    places: Mapping[str, Place], bills: Path, image: str
+) -> None:
     bill = json.loads((bills / f"{image}.cdx.json").read_text())
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
     listed = {(each["name"], each["version"]): each for each in (*bill["components"], bill["metadata"]["component"])}

@@ -49,7 +49,7 @@ def queries() -> list[str]:
     return [target["expr"] for panel in panels for target in panel.get("targets", ())]
 
 
-def test_it_is_what_the_panels_generate(generator: ModuleType) -> None:
+def test_the_committed_dashboard_equals_the_generated_one(generator: ModuleType) -> None:
     assert (FOLDER / "dashboard.json").read_text() == generator.text()
     panels = generator.dashboard()["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
@@ -75,7 +75,7 @@ def test_prometheus_asks_every_service_where_it_answers() -> None:
     assert targets == {name: [f"{name}:{port[1]}"] for name in SERVICES}
 
 
-def test_compose_mounts_what_grafana_and_prometheus_read() -> None:
+def test_compose_mounts_the_files_of_grafana_and_prometheus() -> None:
     services = read()["services"]
     mounted = dict(
         mount.split(":")[:2]

@@ -87,7 +87,7 @@ def _url(folder: Path, pid: int) -> str | None:
     return None
 
 
-def test_it_is_what_the_policy_generates() -> None:
+def test_the_committed_configuration_equals_the_generated_one() -> None:
     assert (FOLDER / "nats.conf").read_text() == _generator().document()
 
 

@@ -59,7 +59,7 @@ def mutual(operator: Operator, tls: Certificates) -> str:
     return f"{operator.configuration()}\ntls {{ {files}, verify: true }}\n"
 
 
-def test_the_commands_mean_what_the_configuration_means(operator: Operator) -> None:
+def test_the_commands_grant_the_rights_of_the_configuration(operator: Operator) -> None:
     text = nats_config(dict.fromkeys((*users(), "airflow"), "p"), publishers=PUBLISHERS)
     wanted = json.loads(text.removeprefix("accounts "))
     named = {name: operator.accounts[account_name("memory" if name == "HOUSE" else name)] for name in wanted}
@@ -116,7 +116,7 @@ async def test_the_house_runs_by_credentials_files_and_client_certificates(
             await stack.stop()
 
 
-async def test_a_login_that_does_not_fit_is_refused_with_what_to_do(
+async def test_a_login_that_does_not_fit_is_refused_with_a_remedy(
     operator: Operator, tls: Certificates, configure: Configure, tmp_path: Path
 ) -> None:
     configure("COUNTERPOINT_NATS_CREDS", str(tmp_path / "creds"))

@@ -63,7 +63,7 @@ def required(wheel: zipfile.ZipFile, extra: str | None) -> set[str]:
     return {plain_name(line) for line in lines if (marker in line if extra else "extra ==" not in line)}
 
 
-def test_the_wheel_contains_every_file_of_every_member_and_what_the_demo_reads(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_contains_every_file_of_every_member_and_of_the_demo(wheel: zipfile.ZipFile) -> None:
     names = set(wheel.namelist())
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     tracked = [name for name in listed.split("\0") if (ROOT / name).is_file()]
@@ -148,7 +148,7 @@ def test_the_command_alone_works_against_a_remote_house(wheel: zipfile.ZipFile, 
     assert "verify" in alone(wheel, "--help").stdout
 
 
-def test_a_command_that_needs_the_server_says_what_to_install(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+def test_a_command_that_needs_the_server_names_the_package_to_install(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     refused = alone(wheel, "up", "--data-dir", str(tmp_path))
     assert refused.returncode == 1
     assert "pip install 'counterpoint[server]'" in refused.stderr

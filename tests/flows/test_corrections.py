@@ -43,7 +43,7 @@ class Reporter:
         return sorted(items, key=lambda item: int(item["attempt"]))
 
 
-async def test_the_cause_is_learned_with_what_stood_beside_it(http: httpx.AsyncClient, project: str) -> None:
+async def test_the_cause_is_learned_with_its_reason_and_constraints(http: httpx.AsyncClient, project: str) -> None:
     ops = Reporter(http, project)
     await escalated(http, project, "first")
     given = {"instruction": "Reboot node 3", "reasoning": "it swaps", "constraints": ["Drain the queue first"]}
@@ -113,7 +113,7 @@ async def test_equal_failures_pairs_and_their_undo(http: httpx.AsyncClient, proj
         assert (await ops.until(task_id, state="completed"))["result"] == "unlocked batch_7"
 
 
-async def test_a_recovery_is_learned_as_no_fix_and_asks_what_was_changed(
+async def test_a_recovery_is_learned_as_no_fix_and_asks_for_the_change(
     http: httpx.AsyncClient, outsider: Outsider, project: str
 ) -> None:
     ops = Reporter(http, project)

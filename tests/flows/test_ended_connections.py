@@ -71,7 +71,7 @@ async def test_a_memory_that_is_given_no_connection_waits_for_one(
 
 
 @pytest.mark.slow
-async def test_a_password_that_was_changed_ends_memory_with_what_to_do_and_the_old_one_brings_it_back(
+async def test_a_changed_password_ends_memory_with_a_remedy_and_the_old_one_brings_it_back(
     stack: Stack, outsider: Outsider, project: str, record: "asyncpg.Connection[asyncpg.Record]"
 ) -> None:
     log = stack.data_dir / "logs" / "memory.log"

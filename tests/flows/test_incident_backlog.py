@@ -73,7 +73,7 @@ async def test_a_failure_after_a_reported_success_is_a_new_task_that_names_the_l
     assert second["context"]["repeats"]["count"] == 2
 
 
-async def test_the_card_says_what_has_changed_since_the_last_success(front: Front) -> None:
+async def test_the_card_lists_the_changes_since_the_last_success(front: Front) -> None:
     def run(kind: str, second: int, number: int, version: str, **more: Any) -> dict[str, Any]:
         raw = event(kind, second, "etl.load", f"e-{number}", parent=("etl", f"f-{number}"), reads=["orders"], **more)
         location = {"type": "git", "repoUrl": "https://github.com/acme/flows", "version": version, "url": "https://x"}

@@ -296,7 +296,7 @@ async def test_memory_answers_as_the_whole_graph_would(name: str) -> None:
             assert set(found.edges) == set(whole.edges), (node, way)
 
 
-async def test_a_first_event_that_fails_has_what_it_writes_downstream() -> None:
+async def test_a_first_event_that_fails_has_its_outputs_downstream() -> None:
     house = House()
     reader = {
         "eventTime": NOW.isoformat(),
@@ -347,7 +347,7 @@ def ended(house: House, task_id: str, used: Iterable[str], attempts: Iterable[st
     return house.ended(task_id, "completed")
 
 
-async def test_a_wrong_document_leads_to_the_tasks_that_used_it_and_what_came_of_them() -> None:
+async def test_a_wrong_document_leads_to_the_tasks_that_used_it_and_their_results() -> None:
     house = House()
     for message in (
         ended(house, "t1", ["chunks/wrong", "chunks/right"], ["a1"]),

@@ -66,7 +66,7 @@ async def _both_roles(stack: Stack, project: str, model: str) -> None:
 
 
 @pytest.mark.slow
-async def test_up_says_what_is_wrong_with_a_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_up_states_the_fault_of_a_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COUNTERPOINT_RERANKER", f"file:{tmp_path}")
     stack = Stack(tmp_path / "data", http_port=0)
     with pytest.raises(Transient, match=r"COUNTERPOINT_RERANKER: .* contains neither model\.onnx"):

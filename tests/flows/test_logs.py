@@ -17,9 +17,7 @@ STEPS = {
 }
 
 
-async def test_each_service_logs_what_it_did_about_each_task(
-    stack: Stack, http: httpx.AsyncClient, project: str
-) -> None:
+async def test_each_service_logs_its_work_on_each_task(stack: Stack, http: httpx.AsyncClient, project: str) -> None:
     logs = stack.data_dir / "logs"
     before = {path.name: len(path.read_text()) for path in logs.glob("*.log")}
     for n in range(TASKS):

@@ -242,7 +242,7 @@ async def test_an_override_without_a_task_needs_exactly_one_that_waits(client: M
     assert all(task_id in text for task_id in waiting)
 
 
-async def test_escalations_say_what_is_needed_and_a_document_supplies_it(client: McpClient) -> None:
+async def test_escalations_state_the_need_and_a_document_supplies_it(client: McpClient) -> None:
     task = await called(client, "delegate_to_developer", task="Load quuxdb", systems=["quuxdb"], wait_s=60)
     assert (task["kind"], task["escalation"]) == ("develop", "no_provider")
     (listed,) = (await called(client, "list_escalations"))["items"]

@@ -280,7 +280,7 @@ async def test_a_task_that_cannot_be_replayed_is_refused_with_a_reason(tasks: Ta
         await tasks.replay(*words, code=2)
 
 
-async def test_a_replay_says_what_was_erased(tasks: Tasks) -> None:
+async def test_a_replay_names_erased_records(tasks: Tasks) -> None:
     for source, text in (("orders.md", RUNBOOK), ("ledger.md", LEDGER)):
         await tasks.post("/v1/documents", {"source": source, "text": text})
     await tasks.submit("answered", "question", "For how many years are orders kept?")

@@ -92,7 +92,7 @@ class TestAnIncident:
         rows = await stored_records(house, project)
         assert [(row["version"], row["body"]["outcome"]) for row in rows.values()] == [(2, "failed")]
 
-    async def test_with_an_id_is_known_by_it_whatever_else_changes(self, house: House, project: str) -> None:
+    async def test_with_an_id_is_known_by_it_alone(self, house: House, project: str) -> None:
         await recorded(house, project, incident(id="INC-7"))
         (changed,) = await recorded(house, project, incident(id="INC-7", tried="Restarted the pool."))
         assert changed.status == "replaced"

@@ -44,7 +44,7 @@ async def recorded(
     return reply.lessons
 
 
-async def test_an_attempt_is_the_importers_whatever_name_its_page_states(house: House, project: str) -> None:
+async def test_an_attempt_is_by_the_importer_whoever_its_page_names(house: House, project: str) -> None:
     (became,) = await recorded(house, project, lesson())
     assert became.status == "added"
     row = (await stored_records(house, project))[became.id]

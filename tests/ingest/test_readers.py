@@ -74,7 +74,7 @@ class TestPdf:
             ("Restart (slowly).", "Pump manual > page 3"),
         ]
 
-    def test_is_known_by_its_content_whatever_its_name(self) -> None:
+    def test_is_known_by_its_content_under_any_name(self) -> None:
         assert read("download", paper(["Text."])).type == "pdf"
 
     def test_that_opens_without_a_password_is_read(self) -> None:
@@ -190,7 +190,7 @@ class TestBytes:
 
 
 class TestHtml:
-    def test_is_markdown_of_what_is_to_be_read(self) -> None:
+    def test_is_markdown_of_the_readable_text(self) -> None:
         page = """<!doctype html><html><head><title>Pump
           manual</title><style>b{}</style></head><body><nav><a href="/">Home</a></nav>
           <h1>Pump_seal</h1><script>alert(1)</script><p>Check <code>seal_pressure</code>, see

@@ -148,7 +148,9 @@ class TestBytes:
         async with house.superuser() as connection:
             return int(await connection.fetchval("SELECT count(*) FROM blobs WHERE project = $1", project))
 
-    async def test_of_a_pdf_are_found_by_page_and_what_has_no_text_is_said(self, house: House, project: str) -> None:
+    async def test_of_a_pdf_are_found_by_page_and_pages_without_text_are_named(
+        self, house: House, project: str
+    ) -> None:
         handed_in = Document(
             source="manual.pdf", content=base64.b64encode(paper(["Stop the pump.", "", "Check the seal."], "Pumps"))
         )

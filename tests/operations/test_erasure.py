@@ -54,7 +54,7 @@ async def everywhere(house: House, project: str, text: str) -> list[str]:
     return holding
 
 
-async def test_a_source_is_gone_from_every_table_with_what_rests_on_it(house: House, project: str) -> None:
+async def test_a_source_is_gone_from_every_table_with_its_dependents(house: House, project: str) -> None:
     document = await ingest(house, project, f"{POISON} {MARK}", source="wrong.md")
     kept = await ingest(house, project, GOOD, source="right.md")
     poisoned, clean = f"{MARK}-{new_id()}", new_id()
@@ -261,7 +261,7 @@ async def test_messages_about_a_task_during_its_erasure_stay_in_the_log(
     assert report["erased"] > 0
 
 
-async def test_a_store_forgets_what_is_older_than_its_term(house: House, project: str) -> None:
+async def test_a_store_forgets_records_older_than_its_term(house: House, project: str) -> None:
     rules = policy()
     days = rules.stores["webhook_deliveries"].keep_days
     assert days

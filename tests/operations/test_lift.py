@@ -116,7 +116,7 @@ async def test_an_interrupted_take_back_of_a_shared_item_is_continued(
         assert await there(house, project, ("attempts", "later")) == [True]
 
 
-async def test_a_restart_takes_out_what_a_killed_process_left(
+async def test_a_restart_removes_the_leftovers_of_a_killed_process(
     house: House, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message carried it into a commit, and the process ended before that was taken out."""

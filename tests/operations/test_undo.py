@@ -129,7 +129,7 @@ async def test_all_is_as_it_was_when_much_is_undone(house: House, steps: list[St
     await undone(house, steps, lifts)
 
 
-async def test_a_rollback_is_lifted_and_what_was_wrong_stands_again(house: House, project: str) -> None:
+async def test_a_rollback_is_lifted_and_the_wrong_version_stands_again(house: House, project: str) -> None:
     document = await ingest(house, project, GOOD)
     await ingest(house, project, POISON)
     bad = await learn(house, project, new_id())
@@ -142,7 +142,7 @@ async def test_a_rollback_is_lifted_and_what_was_wrong_stands_again(house: House
     assert chunk["text"] == POISON
 
 
-async def test_undoing_names_what_still_stands_about_the_same(house: House, project: str) -> None:
+async def test_undoing_names_other_operations_on_the_same_records(house: House, project: str) -> None:
     document = await ingest(house, project, GOOD)
     await ingest(house, project, POISON)
     out = await wish(house, project, "quarantine", store="documents", id=document)

@@ -313,7 +313,7 @@ async def test_answers_from_a_store_that_is_being_changed_stay_in_the_first_leve
             assert len(raw.keys("answer:*")) == 1  # type: ignore[arg-type]
 
 
-async def test_what_stands_in_valkey_can_neither_be_read_nor_changed_there(
+async def test_cached_answers_can_neither_be_read_nor_changed_in_valkey(
     house: House, project: str, tmp_path: Path
 ) -> None:
     async with run_valkey(tmp_path) as server, second_level(house, server) as far:
@@ -413,7 +413,7 @@ async def test_a_commit_with_a_lost_reply_is_read_from_the_record(house: House, 
     assert ids_and_versions(await ask(house, project)) == [("a", 2)]
 
 
-async def test_items_are_what_a_reader_would_have_validated(house: House, project: str) -> None:
+async def test_items_equal_validated_ones(house: House, project: str) -> None:
     """They are made without being validated: each is of the types that the contract says."""
     await put(house, project, "a", 1, "restarted")
     async with house.superuser() as record:
@@ -433,7 +433,7 @@ async def test_items_are_what_a_reader_would_have_validated(house: House, projec
         assert shown.model_fields_set == set(Item.model_fields)
 
 
-async def test_the_first_level_keeps_what_was_used_last_within_its_limits() -> None:
+async def test_the_first_level_keeps_recently_used_answers_within_its_limits() -> None:
     kept: Cache[bytes] = Cache(None, bytes, bytes, len)
     small, large = b"x", b"x" * ENTRY_BYTES
     for n in range(L1_ITEMS):

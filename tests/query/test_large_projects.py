@@ -110,7 +110,7 @@ async def test_a_walk_that_is_cut_is_truncated(house: House, project: str) -> No
     assert (await lineage_of(memory, start, limit=5000)).truncated
 
 
-async def test_an_outcome_follows_what_was_proposed_however_long_the_line(house: House, project: str) -> None:
+async def test_an_outcome_follows_its_proposal_on_a_line_of_any_length(house: House, project: str) -> None:
     submission = Submission(
         task_id="t-1",
         project=project,

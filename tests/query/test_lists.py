@@ -177,7 +177,7 @@ async def test_a_long_value_is_compared_as_a_whole(house: House, project: str, f
         assert [item.id for item in found.items] == [record_id]
 
 
-async def test_a_walk_reaches_what_lies_on_the_way(house: House, large_project: str) -> None:
+async def test_a_walk_returns_the_records_on_its_way(house: House, large_project: str) -> None:
     found = await house.answer(
         "router", house.standing(large_project), EdgeWalk(store="edges", start=("node-3",), depth=3)
     )

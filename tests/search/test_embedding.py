@@ -90,7 +90,7 @@ def test_the_build_gives_the_known_bytes() -> None:
     assert model_files._sha256(build_model()) == GRAPH_SHA256
 
 
-def test_the_second_start_reads_what_the_first_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_start_reads_the_model_that_the_first_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built = model_file(tmp_path)
     monkeypatch.setattr(model_files, "build_model", lambda: pytest.fail("was built again"))
     assert model_file(tmp_path) == built

@@ -57,7 +57,7 @@ def test_a_set_that_breaks_the_layout_is_refused_with_the_problem(
         read_set(tmp_path / "talks")
 
 
-def test_a_folder_without_a_set_says_what_was_looked_for(tmp_path: Path) -> None:
+def test_a_folder_without_a_set_names_the_missing_files(tmp_path: Path) -> None:
     with pytest.raises(UnreadableSet, match=r"contains no corpus\.jsonl"):
         list(read_sets(tmp_path, tmp_path / "scratch"))
 
@@ -121,7 +121,7 @@ def test_measures_are_those_of_the_literature() -> None:
     assert auroc([1, 2], [True, True]) is None
 
 
-def test_a_fitted_curve_tells_apart_what_it_was_fitted_to_and_is_enough_for_most_questions() -> None:
+def test_a_fitted_curve_separates_its_own_set_and_passes_most_questions() -> None:
     passages = []
     for n in range(200):
         passages.append(

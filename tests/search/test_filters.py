@@ -58,7 +58,7 @@ def sources(items: tuple[Item, ...]) -> set[str]:
         ({"since": datetime.now(UTC) - timedelta(hours=1), "under": "tools/"}, {"tools/dns.py"}),
     ],
 )
-async def test_only_what_passes_the_filter_is_found(
+async def test_only_records_that_pass_the_filter_are_found(
     house: House, project: str, filter: dict[str, Any], wanted: set[str]
 ) -> None:
     assert sources(await look(house, project, "restart the resolver", **filter)) == wanted

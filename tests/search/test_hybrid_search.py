@@ -278,7 +278,7 @@ async def test_no_query_is_syntax(connection: Connection, query: str) -> None:
     assert ids(await look(connection, "cats"))[0] == "cats"
 
 
-async def test_a_text_is_found_by_itself_whatever_it_is_written_in(owner: Connection, memory: Connection) -> None:
+async def test_a_text_in_any_script_is_found_by_itself(owner: Connection, memory: Connection) -> None:
     texts = {"ja": "日本語 の 設定", "ru": "Ключ не найден", "code": "x_1 = a.b['c']", "el": "ΣΊΣΥΦΟΣ"}
     await store(owner, texts)
     await use(memory, "orders")

@@ -59,7 +59,7 @@ async def contents(owner: Connection, table: str) -> tuple[set[tuple[Any, ...]],
     return {tuple(row) for row in held}, {tuple(row) for row in wanted}
 
 
-async def test_postings_follow_what_is_written_changed_and_deleted(owner: Connection, memory: Connection) -> None:
+async def test_postings_follow_writes_changes_and_deletions(owner: Connection, memory: Connection) -> None:
     async def check(rows: int) -> None:
         assert await owner.fetchval("SELECT count(*) FROM vectors") == rows
         for table in FROM_VECTORS:
@@ -79,7 +79,7 @@ async def test_postings_follow_what_is_written_changed_and_deleted(owner: Connec
     await check(1)
 
 
-async def test_a_migration_fills_the_postings_of_what_is_there(postgres: PostgresUrls) -> None:
+async def test_a_migration_fills_the_postings_of_existing_records(postgres: PostgresUrls) -> None:
     """By an owner that row-level security binds."""
     admin = await asyncpg.connect(postgres.admin)
     await admin.execute("CREATE ROLE grower LOGIN PASSWORD 'grower'")

@@ -265,7 +265,7 @@ async def test_a_process_that_is_late_is_ended_and_away(
         await ask(graph, "RETURN 1")
 
 
-async def test_a_query_sees_what_was_applied_before_it(graph: Graph) -> None:
+async def test_a_query_sees_earlier_commits(graph: Graph) -> None:
     """Before and after a checkpoint: changes are in the write-ahead log first."""
     count = "MATCH (a:Action) RETURN count(a)"
     assert (await ask(graph, count)).rows == ((12,),)

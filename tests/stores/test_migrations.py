@@ -150,7 +150,7 @@ async def test_a_release_that_removes_something_cannot_be_reached_by_skipping_th
     await _check(postgres)
 
 
-async def test_services_run_on_a_later_release_until_that_removes_what_they_use(
+async def test_services_run_on_a_later_release_until_it_removes_a_column_that_they_use(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _of_release(monkeypatch, [NEXT])

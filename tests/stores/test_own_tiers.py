@@ -102,7 +102,7 @@ class TestVector(TierContract):
 class TestCache:
     """The cache holds vectors of texts and no records: of the contract it keeps projects, models and absence apart."""
 
-    async def test_projects_and_models_are_apart_in_both_levels_and_what_is_away_is_a_miss(
+    async def test_projects_and_models_are_apart_in_both_levels_and_an_absent_server_is_a_miss(
         self, tmp_path: Path
     ) -> None:
         made: list[Valkey] = []
@@ -131,7 +131,7 @@ class TestCache:
         for each in made:
             await each.close()
 
-    async def test_a_refused_login_is_a_miss_and_says_what_to_correct(self, tmp_path: Path) -> None:
+    async def test_a_refused_login_is_a_miss_and_names_the_setting_to_correct(self, tmp_path: Path) -> None:
         async with run_valkey(tmp_path, "right") as valkey:
             entries = Valkey(valkey.url.replace("right", "wrong"), b"secret")
             with capture_logs() as logs:

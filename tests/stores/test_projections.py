@@ -95,7 +95,7 @@ async def rebuilt(house: House, project: str, tier: Any) -> dict[str, Any]:
     return found.report or {}
 
 
-async def test_a_search_sees_what_was_committed_before_it(house: House, project: str) -> None:
+async def test_a_search_sees_earlier_commits(house: House, project: str) -> None:
     for name, text in TEXTS.items():
         await remember(house, project, **{name: text})
         found = await recall(house, project, text)

@@ -231,7 +231,7 @@ async def test_a_wrong_delegation_is_refused_by_name(front: RunningFront, given:
     assert (refused.status_code, problem in refused.text) == (422, True), refused.text
 
 
-async def test_the_list_is_filtered_and_hides_what_is_held(front: RunningFront) -> None:
+async def test_the_list_is_filtered_and_hides_withheld_approvals(front: RunningFront) -> None:
     put_approval(front)
     put_approval(front, "a2", category="spend", task_id="t2")
     put_approval(front, "a3", state="withdrawn", reason="cancelled")

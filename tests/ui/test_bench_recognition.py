@@ -81,7 +81,7 @@ def test_folder_without_cases_is_refused(tmp_path: Path) -> None:
         read_cases(tmp_path)
 
 
-def test_a_fitted_model_orders_what_it_was_fitted_on_and_no_likeness_counts_against() -> None:
+def test_a_fitted_model_orders_its_own_set_and_no_likeness_counts_against() -> None:
     draw = np.random.default_rng(3)
 
     def report(n: int) -> IncidentCandidates:

@@ -63,7 +63,7 @@ async def test_retrieval_measures_by_leg_and_category(router: Service, folder: P
     assert retrieval.fitted_calibration([result]).answer.fitted_on.startswith("18 passages")
 
 
-async def test_answers_cite_what_they_rest_on(http: httpx.AsyncClient, folder: Path, project: str) -> None:
+async def test_answers_cite_their_evidence(http: httpx.AsyncClient, folder: Path, project: str) -> None:
     _check_answers((await answer.measure_set(http, project, _the_set(folder), "conversation")).as_json())
 
 

@@ -115,7 +115,7 @@ def test_a_case_without_the_thing_asked_for_is_refused() -> None:
     assert (right, refused, wrong) == (0, 1, 0)
 
 
-def test_failure_that_its_excerpt_names_is_answered_whatever_its_signs() -> None:
+def test_failure_that_its_excerpt_names_is_answered_at_any_likelihood() -> None:
     unlikely = LikelihoodTerms(threshold=0.5, intercept=-9.0, weights={})
     case, *_ = _cases(1, 0, 0, failure=True)
     assert probability(case, unlikely) < 0.01

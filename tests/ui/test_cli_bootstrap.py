@@ -77,7 +77,7 @@ def test_a_folder_without_packages_and_a_package_that_is_not_there_are_problems(
     assert "contains no provider package" in problems[1]
 
 
-def test_a_phase_is_done_when_memory_finds_what_it_was_given(api: ScriptedApi, project_folder: Path) -> None:
+def test_a_phase_is_done_when_memory_finds_its_documents(api: ScriptedApi, project_folder: Path) -> None:
     api.on("POST /v1/documents", added("dags/orders.py"))
     api.on("POST /v1/search", (200, {"items": [{"source": "dags/orders.py"}]}))
     code, report, notes = bootstrapped(api, "--phase", "dags", "-p", "orders")

@@ -32,7 +32,7 @@ def test_a_warning_below_the_steps_of_a_quote_is_no_part_of_the_last_step() -> N
 
 
 @pytest.mark.parametrize("kind", ["plan", "develop"])
-def test_what_nobody_reported_as_broken_has_not_failed(kind: str) -> None:
+def test_a_job_without_a_reported_failure_has_not_failed(kind: str) -> None:
     lines = card_text(incident(kind=kind, target=None, context={}, error_message=None)).splitlines()
     assert any(line.startswith("asked ") for line in lines)
     assert not any(line.startswith("failed ") for line in lines)
@@ -95,7 +95,7 @@ def test_a_quote_in_the_proposal_is_not_repeated() -> None:
     assert "runbooks/orders.md, characters 10 to 94" in without
 
 
-def test_an_escalated_card_says_what_was_tried_by_whom_and_what_is_needed_how() -> None:
+def test_an_escalated_card_lists_attempts_with_their_authors_and_how_to_supply_the_need() -> None:
     lines = flat(card_text(escalated(proposal=None)))
     assert "escalated to calling_llm (repeated_failure), waits for override" in lines
     assert f'counterpoint outcome {INCIDENT} succeeded --note "WHAT FIXED IT" --project orders' in lines
@@ -247,7 +247,7 @@ def test_a_description_that_is_the_error_is_shown_once() -> None:
     assert card.count(error) == 1
 
 
-def test_where_no_error_was_sent_the_card_says_what_to_switch_on() -> None:
+def test_without_an_error_the_card_says_which_setting_to_switch_on() -> None:
     silent = {"error_message": "failed without an error message", "context": {"hint": "run it with its logs"}}
     assert "error failed without an error message hint run it with its logs" in flat(card_text(incident(**silent)))
 
@@ -361,7 +361,7 @@ def test_bidirectional_controls_are_shown_as_text() -> None:
 
 
 @pytest.mark.parametrize("said", ["**bold** _word_ [x](javascript:a)", "<script>alert(1)</script>", "# head", "1 | 2"])
-def test_markdown_shows_what_others_wrote_as_it_was_written(said: str) -> None:
+def test_markdown_shows_the_texts_of_others_verbatim(said: str) -> None:
     shown = markdown(card(Task.model_validate(incident(reason=said))))
     line = next(line for line in shown.splitlines() if line.startswith("**reason**"))
     assert re.sub(r"\\(.)", r"\1", line.removeprefix("**reason** ")) == said

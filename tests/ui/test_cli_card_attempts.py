@@ -37,7 +37,7 @@ def recognised(likelihood: float | None, **more: Any) -> dict[str, Any]:
         (0.2, "only slightly similar, probably a different failure the fix then was", "may help"),
     ],
 )
-def test_likeness_is_said_in_words_and_what_only_looks_alike_is_an_offer(
+def test_likeness_is_stated_in_words_and_a_fix_of_a_similar_failure_is_an_offer(
     likelihood: float, said: str, label: str
 ) -> None:
     lines = flat(card_text(recognised(likelihood)))

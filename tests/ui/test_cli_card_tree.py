@@ -78,7 +78,7 @@ def test_each_action_says_its_reasoning_its_result_and_its_basis() -> None:
     ]
 
 
-def test_no_action_stands_above_one_that_led_to_it_whatever_the_record_says() -> None:
+def test_no_action_stands_above_its_cause_in_any_record() -> None:
     lines = tree_of(
         action(1, "developer", "propose", 3), action(2, "developer", "search"), action(3, "developer", "assess", 2)
     )

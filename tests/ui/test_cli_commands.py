@@ -93,7 +93,7 @@ def test_help_loads_no_http_client_and_no_models() -> None:
     assert shown.stdout.splitlines()[-1] == "[]"
 
 
-def test_submit_sends_what_was_said_and_prints_the_task_id(api: ScriptedApi, tmp_path: Path) -> None:
+def test_submit_sends_all_options_and_prints_the_task_id(api: ScriptedApi, tmp_path: Path) -> None:
     api.on("POST /v1/tasks", (202, incident(state="submitted")))
     error = tmp_path / "error.txt"
     error.write_text("it broke")
@@ -279,7 +279,7 @@ def test_show_prints_the_card_for_people_and_the_task_for_programs(api: Scripted
     assert json.loads(run("show", INCIDENT, "--json", *api.options()).stdout) == escalated()
 
 
-def test_a_blast_radius_names_the_namespace_of_what_is_hit(api: ScriptedApi) -> None:
+def test_a_blast_radius_names_the_namespaces_of_its_jobs_and_data_sets(api: ScriptedApi) -> None:
     row = {"hops": 1, "edge": "data", "kind": "job", "namespace": "nightly", "name": "load", "owner": None}
     api.on("GET /v1/jobs/ns/job/blast-radius", (200, {"downstream": [row]}))
     heads, only = run("blast-radius", "ns/job", *api.options()).stdout.splitlines()

@@ -61,7 +61,9 @@ def test_the_head_of_a_part_takes_one_line_of_a_narrow_terminal() -> None:
     assert heads == ["── a part ".ljust(40, "─")]
 
 
-def test_a_check_that_fails_is_told_with_what_was_seen_and_fails_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_that_fails_is_printed_with_the_observed_value_and_fails_the_demo(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     page = io.StringIO()
     made = played(Console(file=page, width=100))
     made.check("that holds", False, {"state": "working"})

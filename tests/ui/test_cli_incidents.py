@@ -149,12 +149,12 @@ def test_every_outcome_has_words_and_none_has_two_meanings() -> None:
         ("3/4/26", None),
     ],
 )
-def test_a_time_is_what_was_written_or_nothing(said: str, expected: str | None) -> None:
+def test_a_time_is_read_literally_or_not_at_all(said: str, expected: str | None) -> None:
     found = parse_time(said)
     assert (found.isoformat() if found else None) == expected
 
 
-def test_rows_are_sent_and_what_is_not_taken_is_named(
+def test_rows_are_sent_and_refused_ones_are_named(
     api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

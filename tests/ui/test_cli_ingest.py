@@ -22,7 +22,7 @@ from counterpoint.cli.main import app
 from counterpoint.proto.ingest import ContentType
 
 
-def test_a_folder_is_walked_and_what_is_left_out_has_its_reason(tmp_path: Path) -> None:
+def test_a_folder_is_walked_and_skipped_files_have_a_reason(tmp_path: Path) -> None:
     (tmp_path / "a" / ".git").mkdir(parents=True)
     (tmp_path / "a" / ".git" / "HEAD").write_text("ref")
     (tmp_path / "a" / "guide.md").write_text("# Guide")

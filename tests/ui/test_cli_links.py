@@ -25,7 +25,7 @@ def run(api: ScriptedApi, *arguments: str) -> Any:
     return CliRunner().invoke(app, [*arguments, *api.options()])
 
 
-def test_an_outcome_says_what_fixed_it_and_what_is_not_the_same(api: ScriptedApi) -> None:
+def test_an_outcome_names_the_fix_and_attempts_at_other_failures(api: ScriptedApi) -> None:
     api.on("POST /v1/tasks/t1/outcome", (202, {"task_id": "t1", "late": False}))
     said = ("--by", "something-else", "--note", "unlocked the user", "--not-same", "a1", "--not-same", "a2")
     assert run(api, "outcome", "t1", "succeeded", *said).exit_code == 0

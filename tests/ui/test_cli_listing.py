@@ -41,7 +41,7 @@ def test_downstream_claimed_by_a_caller_raises_no_task() -> None:
     assert ids(by_urgency([boast, *TASKS]))[-4:-3] == ["boast"]
 
 
-def test_tasks_are_listed_by_what_is_shown() -> None:
+def test_tasks_are_sorted_by_the_time_that_is_shown() -> None:
     assert ids(by_submission(TASKS)) == ["ask-new", "ask-urgent", "alone", "plan", "old", "urgent"]
 
 

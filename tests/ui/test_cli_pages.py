@@ -105,7 +105,7 @@ def test_an_invalid_address_costs_one_page(address: str) -> None:
     assert reason({}, address.replace("{port}", ""))
 
 
-def test_a_public_page_does_not_lead_to_what_only_we_can_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_public_page_does_not_lead_to_a_private_address(monkeypatch: pytest.MonkeyPatch) -> None:
     private = "http://127.0.0.1:{port}/secret"
     with answering({"/secret": page(b"secret")}) as port:
         answers: dict[str, bytes | Answer] = {"/": to(private.format(port=port))}

@@ -49,7 +49,7 @@ def test_a_list_says_which_project_it_shows_and_which_others_there_are(api: Scri
         (["search", "a pump"], "POST /v1/search", "search 'a pump'"),
     ],
 )
-def test_what_finds_nothing_in_the_default_project_names_the_others(
+def test_a_command_that_finds_nothing_in_the_default_project_names_the_others(
     api: ScriptedApi, words: list[str], request_: str, command: str
 ) -> None:
     api.on(PRINCIPALS, page(principal("airflow", "orders")))

@@ -23,7 +23,7 @@ def scanned(lines: str | bytes, *options: str) -> tuple[int, list[dict[str, Any]
     return result.exit_code, [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def test_each_line_has_its_verdict_and_where_what_was_found_is() -> None:
+def test_each_line_has_its_verdict_and_the_places_of_its_findings() -> None:
     lines = [
         {"id": "a", "text": "nothing here"},
         {"id": 7, "text": f"key {KEY}"},

@@ -24,7 +24,7 @@ EVENT = {
 }
 
 
-async def test_every_command_that_looks_prints_what_there_is(
+async def test_every_command_that_reads_prints_the_present_state(
     stack: Stack, http: httpx.AsyncClient, project: str
 ) -> None:
     async def run(*words: str) -> str:

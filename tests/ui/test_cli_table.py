@@ -37,7 +37,7 @@ def printed(shown: RenderableType, width: int) -> list[str]:
 
 @pytest.mark.parametrize("width", [72, 80, 100])
 @pytest.mark.parametrize("name", LISTS)
-def test_an_id_is_whole_on_a_narrow_terminal_and_what_it_is_about_is_shown(name: str, width: int) -> None:
+def test_an_id_is_whole_on_a_narrow_terminal_and_its_title_is_shown(name: str, width: int) -> None:
     heads, rows = LISTS[name]
     lines = printed(table(heads, rows, "none"), width)
     ids = [cell.split(" #")[0] for row in rows for cell in row if cell.startswith((TASK, INCIDENT))]

@@ -65,7 +65,7 @@ def test_a_take_back_prints_the_commands_that_undo_it_and_others_and_a_lift_none
         ),
     ],
 )
-def test_a_large_act_prints_who_decides_and_what_to_run_then(
+def test_a_large_act_prints_who_decides_and_the_next_command(
     api: ScriptedApi, words: tuple[str, ...], path: str, again: str
 ) -> None:
     api.on(f"POST {path}", (202, AWAITED))

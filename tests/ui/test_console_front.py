@@ -133,7 +133,7 @@ async def test_the_lane_is_sorted_by_priority_and_age(front: RunningFront, conso
     await expect(titles).to_have_text(["urgent and stuck", "normal and old", "normal and approved by nobody"])
 
 
-async def test_the_question_what_did_you_change_is_answered(front: RunningFront, console: ConsoleBrowser) -> None:
+async def test_the_question_about_the_change_is_answered(front: RunningFront, console: ConsoleBrowser) -> None:
     needs = [{"kind": "outcome", "what": "what was changed", "how": "counterpoint outcome"}]
     await front.me.post("/v1/tasks", json={"kind": "question", "description": "Why?", "task_id": "t1"})
     put_task(front, "t1", "completed", resolution="resolved", needs=needs, attempt=1, title="the door stuck")

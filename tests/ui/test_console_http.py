@@ -243,7 +243,7 @@ async def test_the_cookie_of_a_revoked_token_has_no_right(front: RunningFront, b
     assert (await browser.get("/v1/tasks", headers=OWN)).status_code == 401
 
 
-async def test_the_cookie_is_not_sent_to_what_is_no_api(front: RunningFront, browser: httpx.AsyncClient) -> None:
+async def test_the_cookie_is_sent_to_the_api_alone(front: RunningFront, browser: httpx.AsyncClient) -> None:
     await signed_in(front, browser)
     assert "cookie" not in (await browser.get("/")).request.headers
     assert "cookie" not in (await browser.post("/mcp", json={})).request.headers

@@ -144,7 +144,7 @@ async def test_markup_in_an_incident_is_text(home: ConsoleProject, console_page:
         )
 
 
-async def test_an_incident_shows_why_what_was_tried_and_that_the_record_is_whole(
+async def test_an_incident_shows_its_reasons_its_attempts_and_that_the_record_is_whole(
     home: ConsoleProject, console_page: Pages
 ) -> None:
     await home.submit("ledger", "The ledger was not closed.", **FAILURE)

@@ -90,7 +90,7 @@ def test_acts_are_compared_by_their_words(one: str, other: str, same: bool) -> N
     assert is_same_act(one, other) is same
 
 
-def test_the_command_sends_what_was_named_and_shows_what_holds(api: ScriptedApi) -> None:
+def test_the_command_sends_the_given_settings_and_shows_those_in_force(api: ScriptedApi) -> None:
     stored = {
         "project": "orders",
         "job": JOB,

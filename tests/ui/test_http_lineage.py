@@ -11,7 +11,7 @@ from counterpoint.router.api import lineage_search
 ORDERS = f"/v1/datasets/file/{quote('/data/orders', safe='')}"
 
 
-async def test_the_radius_of_a_data_set_are_the_jobs_that_read_it_and_what_they_write(front: RunningFront) -> None:
+async def test_the_radius_of_a_data_set_are_the_jobs_that_read_it_and_their_outputs(front: RunningFront) -> None:
     graph(front)
     found = (await front.me.get(f"{ORDERS}/blast-radius")).json()
     assert found["start"] == {"kind": "dataset", "namespace": "file", "name": "/data/orders"}

@@ -37,7 +37,7 @@ async def test_all_clients_get_each_decision_once_in_order_by_few_reads(
     assert asked <= 15
 
 
-async def test_a_client_that_comes_back_reads_what_it_missed_and_then_goes_on_with_the_others(
+async def test_a_client_that_comes_back_reads_missed_messages_and_then_goes_on_with_the_others(
     front: RunningFront,
 ) -> None:
     async with stream(front.me, DECISIONS) as steady:

@@ -112,7 +112,7 @@ def test_every_reference_leads_somewhere_and_every_schema_is_used() -> None:
     assert references == set(DOCUMENT["components"]["schemas"])
 
 
-def test_every_operation_tells_its_problems_and_what_it_needs() -> None:
+def test_every_operation_lists_its_problems_and_its_roles() -> None:
     for path, operations in DOCUMENT["paths"].items():
         for operation in operations.values():
             assert "application/problem+json" in operation["responses"]["default"]["content"]

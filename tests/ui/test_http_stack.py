@@ -53,7 +53,7 @@ async def stream_events(http: httpx.AsyncClient, path: str, params: dict[str, st
     return seen
 
 
-async def test_a_question_is_answered_out_of_what_was_ingested(
+async def test_a_question_is_answered_from_ingested_documents(
     http: httpx.AsyncClient, project: str, in_project: dict[str, str]
 ) -> None:
     await ingested(http, project)
@@ -137,7 +137,7 @@ async def test_tasks_from_the_bus_are_accepted_and_illegal_ones_are_rejected_and
     assert shown.json()["body"] == "{no json"
 
 
-async def test_a_dead_letter_is_retried_when_what_was_wrong_is_put_right(
+async def test_a_dead_letter_is_retried_after_its_cause_is_mended(
     stack: Stack, http: httpx.AsyncClient, project: str, in_project: dict[str, str]
 ) -> None:
     outcome = subjects.of(ReportOutcome.TYPE, project)

@@ -175,7 +175,7 @@ async def test_a_stream_resumes_after_the_last_event_without_loss_or_repetition(
     assert ids == sorted(set(ids))  # type: ignore[type-var]
 
 
-async def test_a_stream_goes_on_when_what_is_next_would_not_fit_into_one_reply(front: RunningFront) -> None:
+async def test_a_stream_goes_on_when_the_next_messages_would_not_fit_into_one_reply(front: RunningFront) -> None:
     front.house.reply_limit = 3
     async with stream(front.me, DECISIONS) as events:
         for number in range(20):

@@ -184,7 +184,7 @@ async def test_a_wait_needs_no_live_message(listener: tuple[HttpApi, str]) -> No
         assert (await waiting).json()["state"] == "failed"
 
 
-async def test_the_record_shows_what_was_ignored_at_the_door(front: RunningFront) -> None:
+async def test_the_record_shows_the_ignored_fields(front: RunningFront) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1", "descripton": "x"})
     put_task(front, "t1", "working")
     task = (await front.me.get("/v1/tasks/t1")).json()

@@ -269,7 +269,7 @@ def test_a_service_account_without_the_right_is_named(cluster: ScriptedCluster, 
 # the command and the manifest
 
 
-def test_the_command_reports_what_is_there_with_the_token_of_now(
+def test_the_command_reports_the_present_state_with_the_current_token(
     cluster: ScriptedCluster, api: ScriptedApi, tmp_path: Path
 ) -> None:
     api.on(HOOK, ACCEPTED)
@@ -297,7 +297,7 @@ def test_outside_of_a_cluster_its_api_must_be_given(tmp_path: Path) -> None:
     assert inside.url == "https://[fd00::1]:6443"
 
 
-def test_the_manifest_grants_what_the_watcher_asks_for_and_runs_the_command() -> None:
+def test_the_manifest_grants_the_rights_of_the_watcher_and_runs_the_command() -> None:
     parts = list(yaml.safe_load_all((ROOT / "deploy" / "event-watcher.yaml").read_text()))
     kinds = {part["kind"]: part for part in parts}
     assert kinds["ClusterRole"]["rules"] == [

@@ -53,7 +53,7 @@ def outside(text: str) -> list[str]:
     return found
 
 
-def test_a_postmortem_states_what_the_records_hold_and_names_each_source() -> None:
+def test_a_postmortem_states_the_records_and_names_each_source() -> None:
     action = Action.model_validate(
         {
             "action_id": "x",
@@ -101,17 +101,17 @@ def test_a_recovery_that_was_only_observed_is_not_called_the_fix() -> None:
     assert "**Not recorded:** whether it was the cause of the recovery" in text
 
 
-def test_what_waits_for_its_outcome_is_not_said_to_be_reported() -> None:
+def test_an_attempt_that_waits_for_its_outcome_is_not_called_reported() -> None:
     text = draft(records(attempt(1, "unknown", decided_at=None)), DraftForm.POSTMORTEM)
     assert "Proposed by `ada`, without an outcome yet:" in text
     assert "Outcome: " not in text
 
 
-def test_what_was_only_tried_in_shadow_is_left_out() -> None:
+def test_attempts_in_shadow_are_left_out() -> None:
     assert "thing 1" not in draft(records(attempt(1, "succeeded", shadow=True)), DraftForm.RUNBOOK)
 
 
-def test_a_runbook_puts_the_fix_before_what_did_not_help() -> None:
+def test_a_runbook_puts_the_fix_before_failed_attempts() -> None:
     text = draft(records(attempt(1, "failed"), attempt(2, "succeeded")), DraftForm.RUNBOOK)
     assert text.index("## Fix") < text.index("thing 2") < text.index("## Did not help") < text.index("thing 1")
 

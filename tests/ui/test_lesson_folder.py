@@ -59,7 +59,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     assert (statuses, NAME in problem, target.exists()) == (["kept"], True, False)
 
 
-def test_only_what_changed_since_a_time_is_written(tmp_path: Path) -> None:
+def test_only_pages_changed_since_a_time_are_written(tmp_path: Path) -> None:
     assert exported(tmp_path, since=datetime(2026, 11, 2, 3, 0, 1, tzinfo=UTC)) == ([], [])
     assert exported(tmp_path, since=datetime(2026, 11, 2, 3, tzinfo=UTC)) == (["added"], [])
 

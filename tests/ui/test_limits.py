@@ -54,7 +54,7 @@ async def test_a_limit_is_set_changed_listed_and_removed(front: RunningFront) ->
     assert [one["scope"] for one in (await front.me.get(URL)).json()["items"]] == ["task"]
 
 
-async def test_a_list_says_what_was_used_and_when_a_limit_is_reached(front: RunningFront) -> None:
+async def test_a_list_shows_the_use_and_when_a_limit_is_reached(front: RunningFront) -> None:
     since = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
     pace = (NOW - since) / timedelta(days=1)
     lines = [
@@ -90,7 +90,7 @@ async def test_a_list_says_what_was_used_and_when_a_limit_is_reached(front: Runn
     assert asked[0].until == since + timedelta(days=1)
 
 
-async def test_a_list_shows_what_approvals_lifted_since_the_limit_was_set(front: RunningFront) -> None:
+async def test_a_list_shows_amounts_that_approvals_added_since_the_limit_was_set(front: RunningFront) -> None:
     used(front, CostLine(key="t-7", usd=Decimal(3)))
     set_at = (await front.me.put(URL, json={"scope": "task", "usd": "4", "soft_usd": "3", "period": "day"})).json()[
         "at"
@@ -229,7 +229,7 @@ STORED = {
 }
 
 
-def test_the_commands_send_what_was_named(api: ScriptedApi) -> None:
+def test_the_commands_send_the_given_options(api: ScriptedApi) -> None:
     api.on(f"PUT {URL}", (200, STORED), (200, STORED | {"scope": "agent", "tokens": 5000}))
     api.on(f"DELETE {URL}", (200, STORED | {"scope": "task", "name": "t-1", "period": "total"}))
     assert run(api, "set", "project", "--usd", "20", "--per", "month", "--project", "orders") == (
@@ -289,7 +289,7 @@ def test_the_commands_on_limits_of_the_organisation(api: ScriptedApi) -> None:
     assert "organisation (team) month 1.00 of 50 - - - -" in shown
 
 
-def test_the_list_shows_what_was_used(api: ScriptedApi) -> None:
+def test_the_list_shows_the_amount_used(api: ScriptedApi) -> None:
     items: list[dict[str, Any]] = [
         STORED | {"used_usd": "12.5", "used_tokens": 9000, "reached_at": "2026-03-20T10:00:00Z"},
         STORED

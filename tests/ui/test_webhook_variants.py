@@ -91,7 +91,7 @@ def test_a_job_of_gitlab_that_may_fail_is_no_failure() -> None:
     ("kind", "said"),
     [("pagerduty", "no event with an event_type"), ("github", "X-GitHub-Event"), ("gitlab", "no object_kind")],
 )
-def test_a_body_without_an_event_is_ignored_by_what_it_lacks(kind: str, said: str) -> None:
+def test_a_body_without_an_event_is_ignored_with_the_missing_field(kind: str, said: str) -> None:
     (reason,) = tasks_of(kind, {})
     assert said in str(reason)
 

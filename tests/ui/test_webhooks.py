@@ -438,7 +438,7 @@ async def test_the_files_in_the_docs_are_valid_and_the_example_is_mapped(front: 
     assert [each.kind for each in load_receivers(None, None, False, file)] == ["slack", "pagerduty", "slack"]
 
 
-def test_the_command_shows_what_a_body_would_do(api: ScriptedApi, tmp_path: Path) -> None:
+def test_the_command_shows_the_effect_of_a_body(api: ScriptedApi, tmp_path: Path) -> None:
     api.on(
         "POST /hooks/forge",
         (200, {"tasks": [{"description": "d"}], "joins": ["t1"], "ignored": ["the event push is not used"]}),
