@@ -52,7 +52,7 @@ async def test_inputs_that_were_not_written_again_are_told_with_their_last_momen
     assert rows["freshness"] == {
         "what": "freshness",
         "name": "orders",
-        "after": "not written since 2026-11-20 18:00 UTC",
+        "after": "not written since 2026-11-20 18:00:10 UTC",
     }
     assert rows["code"]["url"] == "https://github.com/acme/flows/compare/a1...b2"
 
@@ -75,6 +75,6 @@ async def test_an_upstream_job_that_has_not_worked_since_it_failed_is_told() -> 
     ended = house.ended(above.task_id or "", "completed")
     await house.deliver(ended, task_id=ended.task_id)
     rows = await fails(house)
-    upstream = {"what": "upstream", "name": "fill_orders", "after": "failed at 2026-11-21 16:00 UTC"}
+    upstream = {"what": "upstream", "name": "fill_orders", "after": "failed at 2026-11-21 16:00:00 UTC"}
     assert upstream in rows
     assert rows.index(upstream) > next(at for at, row in enumerate(rows) if row["what"] == "freshness")

@@ -132,4 +132,4 @@ def _duration_text(before_duration: timedelta) -> str:
 
 
 def _time_text(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M} UTC"
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
