@@ -102,7 +102,7 @@ PYTHON = 'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\n
             'shop.load: could not extend file "base/16401/24576": No space left on device',
         ),
         (
-            "Database Error in model fct_tax (models/fct_tax.sql)\n  column \"rate\" does not exist\n"
+            'Database Error in model fct_tax (models/fct_tax.sql)\n  column "rate" does not exist\n'
             "  LINE 21:     sum(net * rate)\n  compiled code at target/run/shop/models/fct_tax.sql",
             "fct_tax",
             'fct_tax failed: column "rate" does not exist',

@@ -85,4 +85,7 @@ def attributed_text(citations: Sequence[Citation]) -> str:
 
 def labelled_quote(label: str, text: str, *numbers: int) -> list[str]:
     """Return a quote under a label, with the numbers of its citations."""
-    return [f"{label} {''.join(f'[{number}]' for number in numbers)}:", "\n".join(f"> {line}".rstrip() for line in text.splitlines())]
+    return [
+        f"{label} {''.join(f'[{number}]' for number in numbers)}:",
+        "\n".join(f"> {line}".rstrip() for line in text.splitlines()),
+    ]
