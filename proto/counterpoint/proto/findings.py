@@ -4,7 +4,6 @@ from typing import Literal
 
 from counterpoint.proto.messages import Id, Shape, Time
 
-
 NOTHING_IN_COMMON = "few words in common, and not similar in meaning"
 """The reason of a similar attempt that has nothing in common with the failure."""
 
