@@ -492,6 +492,12 @@ def test_procedure_is_summarised_by_its_heading_and_the_beginnings_of_its_steps(
     assert len(best.summary or "") <= LIMIT_CHARS
 
 
+def test_a_conditional_step_is_summarised_with_its_act() -> None:
+    steps = ("1. If they hang in `io_wait`, fail it over: on the partner.", "2. Ist es gesetzt, das Konto entsperren.")
+    summary = "Drained: If they hang in `io_wait`, fail it over; Ist es gesetzt, das Konto entsperren"
+    assert summary_of(("Drained",), steps) == summary
+
+
 @given(st.lists(st.text(max_size=200)), st.lists(st.text(max_size=200)))
 def test_summary_is_one_line_within_its_limit(headings: list[str], steps: list[str]) -> None:
     summary = summary_of(headings, steps)
