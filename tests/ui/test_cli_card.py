@@ -196,6 +196,13 @@ def test_a_row_that_is_too_wide_continues_below_and_widens_no_column() -> None:
     assert [line.strip() for line in lines[wide : wide + 2]] == [names[1], "no owner"]
 
 
+def test_a_statement_of_a_model_in_the_list_is_not_counted_beside_it() -> None:
+    names = ("model.shop.fct", "model.shop.fct.sql.1", "model.shop.other.sql.1")
+    rows = [{"kind": "job", "namespace": "dbt", "name": name, "hops": 1, "edge": "data"} for name in names]
+    text = card_text(incident(findings=incident()["findings"] | {"downstream": rows}))
+    assert [name for name in names if re.search(rf"{re.escape(name)}\s", text)] == [names[0], names[2]]
+
+
 def test_parts_and_the_whole_of_a_merge_are_shown() -> None:
     part = {"task_id": "incident-2", "namespace": "n", "name": "load", "last_at": "2026-11-17T06:00:00Z"}
     rows = [part | {"count": 2, "over": False}, part | {"task_id": "incident-3", "count": 1, "over": True}]
