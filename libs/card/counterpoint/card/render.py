@@ -4,7 +4,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from itertools import zip_longest
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, assert_never
 
 from counterpoint.card.content import card
@@ -125,7 +125,8 @@ def _aligned(lines: Iterable[Line], width: int) -> list[str]:
 
 
 def _columns(row: tuple[str, ...], widths: list[int], most: int) -> str:
-    cells = [cell.ljust(width) for cell, width in zip_longest(row, widths[: len(row)], fillvalue=0) if cell or width]
+    padding = chain(widths, repeat(0))
+    cells = [cell.ljust(width) for cell, width in zip(row, padding, strict=False) if cell or width]
     first, *rest = cells or [""]
     lines = [first]
     for cell in rest:
