@@ -83,6 +83,9 @@ def test_a_weak_password_at_a_real_host_is_at_least_uncertain() -> None:
         "amqp://myuser:mypassword@localhost",
         "client_secret = <<CLIENT_SECRET>>",
         "PrivateKey(key, password=key_password)",
+        "Authorization: Bearer eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9."
+        "eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIiwiaWF0IjoxNTE2MjM5MDIyfQ.SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c",
+        "IDENTIFIED BY PASSWORD '*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19'",
     ],
 )
 def test_the_placeholders_that_were_refused_are_kept(text: str) -> None:
@@ -174,6 +177,24 @@ def test_hosts_that_may_be_real(host: str) -> None:
 @pytest.mark.parametrize("name", ["oncall", "noreply", "no-reply", "platform-team", "team-orders", "data-eng", "sre2"])
 def test_role_names_are_not_people(name: str) -> None:
     assert is_nobody(name, "acme.io")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "| tape library | Storage team | storage@uni-ku.de |",
+        "Zuständig: Team Identität, identitaet@uni-ku.de",
+        "Owner: Team Storefront (Slack #storefront, storefront@laden.de)",
+    ],
+)
+def test_the_mailbox_of_a_team_that_its_line_names_is_nobodys(line: str) -> None:
+    assert scan(line) == ()
+    assert scan("Storage team\nstorage@uni-ku.de")
+
+
+def test_a_person_in_the_line_of_a_team_is_a_person() -> None:
+    (found,) = scan("| fct_tax | Team Controlling | Jana Schulz, jana.schulz@laden.de |")
+    assert found.type == "email"
 
 
 @pytest.mark.parametrize("name", ["anna", "anna.support", "j.kowalczyk", "thomas_berg", "support.anna"])

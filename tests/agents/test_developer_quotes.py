@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from counterpoint.developer.evidence.calibration import load_calibration
 from counterpoint.developer.excerpts.answers import QuestionHits
-from counterpoint.developer.excerpts.citations import cite
-from counterpoint.developer.excerpts.passages import is_same_text, passages, sentences
+from counterpoint.developer.excerpts.citations import attributed_text, cite, quotes_text
+from counterpoint.developer.excerpts.passages import Passage, is_same_text, passages, sentences
 from counterpoint.developer.excerpts.relevance import Hit, grade, hits
 from counterpoint.proto.memory import Item
 from counterpoint.proto.messages import utc_now
@@ -165,3 +165,13 @@ def test_the_grader_wants_words_and_meaning() -> None:
     assert not grade([hit_of(RUNBOOK, 0.0, query=question, above=1)], KNOWN.answer).sufficient
     assert not grade([hit_of("Rooms are cleaned daily.", 0.5, query=question, above=1)], KNOWN.answer).sufficient
     assert not grade([], KNOWN.answer).sufficient
+
+
+def test_rows_of_a_table_are_quoted_under_its_header_with_all_their_numbers() -> None:
+    hit = hit_of(RUNBOOK, 0.5)
+    spans = ("| printer | room |\n|---|---|", "| small | 14 |", "- paper is in the cupboard")
+    places = [Passage("row", RUNBOOK.index(text), RUNBOOK.index(text) + len(text), text) for text in spans]
+    cited = [cite(hit, place) for place in places]
+    table = "| printer | room |\n|---|---|\n| small | 14 |"
+    assert quotes_text(cited).startswith(f"{table} [1][2]\n\n- paper is in the cupboard [3]")
+    assert attributed_text(cited).startswith(f"From {hit.source} [1][2]:\n\n" + "> " + table.replace("\n", "\n> "))

@@ -170,8 +170,7 @@ The flow `orders-enrich` reads what the front door has written.
 
 def test_question_for_an_owner_quotes_its_row_and_text_that_names_the_thing_alone() -> None:
     text = answered("Who owns orders-enrich?", ("owners.md", OWNERS), ("flows.md", FLOWS))
-    assert "| Name | Owner | Remark |" in text
-    assert "| `orders-enrich` | Checkout | Was Estuary's. |" in text
+    assert "| Name | Owner | Remark |\n|---|---|---|\n| `orders-enrich` | Checkout | Was Estuary's. |" in text
     assert "The flow `orders-enrich` reads" in text
     assert not [other for other in ("Glacier", "Treasury", "Sundays", "starts with", "six", "flowctl") if other in text]
 
@@ -491,6 +490,12 @@ def test_procedure_is_summarised_by_its_heading_and_the_beginnings_of_its_steps(
     best, *_ = procedures(failure, hits_of(failure, page))
     assert (best.summary or "").startswith(summary)
     assert len(best.summary or "") <= LIMIT_CHARS
+
+
+def test_a_conditional_step_is_summarised_with_its_act() -> None:
+    steps = ("1. If they hang in `io_wait`, fail it over: on the partner.", "2. Ist es gesetzt, das Konto entsperren.")
+    summary = "Drained: If they hang in `io_wait`, fail it over; Ist es gesetzt, das Konto entsperren"
+    assert summary_of(("Drained",), steps) == summary
 
 
 @given(st.lists(st.text(max_size=200)), st.lists(st.text(max_size=200)))

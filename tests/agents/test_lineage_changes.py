@@ -52,7 +52,7 @@ async def test_inputs_that_were_not_written_again_are_told_with_their_last_momen
     assert rows["freshness"] == {
         "what": "freshness",
         "name": "orders",
-        "after": "not written since 2026-11-20 18:00 UTC",
+        "after": "not written since 2026-11-20 18:00:10 UTC",
     }
     assert rows["code"]["url"] == "https://github.com/acme/flows/compare/a1...b2"
 
@@ -75,6 +75,23 @@ async def test_an_upstream_job_that_has_not_worked_since_it_failed_is_told() -> 
     ended = house.ended(above.task_id or "", "completed")
     await house.deliver(ended, task_id=ended.task_id)
     rows = await fails(house)
-    upstream = {"what": "upstream", "name": "fill_orders", "after": "failed at 2026-11-21 16:00 UTC"}
+    upstream = {"what": "upstream", "name": "fill_orders", "after": "failed at 2026-11-21 16:00:00 UTC"}
     assert upstream in rows
     assert rows.index(upstream) > next(at for at, row in enumerate(rows) if row["what"] == "freshness")
+
+
+async def test_an_input_of_the_same_flow_is_not_called_old_though_the_event_of_its_run_comes_last() -> None:
+    house = House(limits=LIMITS)
+    for day, flow in ((0, "f1"), (24 * HOUR, "f2")):
+        part: dict[str, Any] = {"parent": ("flow", flow)}
+        fetched = [
+            run_event(kind, day + at, job="flow.fetch", run_id=f"fetch-{flow}", writes=["raw"], **part)
+            for at, kind in ((1, "START"), (9, "COMPLETE"))
+        ]
+        aligned = [
+            run_event(kind, day + at, job="flow.align", run_id=f"align-{flow}", reads=["raw"], error=error, **part)
+            for at, kind, error in ((10, "START", None), (60, *(("FAIL", "no memory") if day else ("COMPLETE", None))))
+        ]
+        await house.take([*aligned, *fetched] if day else [*fetched, *aligned])
+    (task,) = house.tasks
+    assert "freshness" not in [row["what"] for row in (task.context or {}).get("changed", ())]

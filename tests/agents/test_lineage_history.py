@@ -39,6 +39,23 @@ def facts(task: SubmitTask) -> tuple[Any, Any]:
     return context["repeats"], context.get("previous_incident")
 
 
+async def test_a_try_that_comes_after_the_task_is_counted_on_it() -> None:
+    house = House(limits=PATIENT)
+    first, second = (
+        run_event("FAIL", at, run_id=f"try-{n}", error="disk full", task={"task_id": "a", "retries": 2},
+                  taskInstance={"try_number": n}, dagRun={"run_id": "d"})
+        for n, at in ((1, 10), (2, 40))
+    )  # fmt: skip
+    await house.take([first])
+    await house.wait(1000)
+    (task,) = house.tasks
+    assert (task.context or {})["tries"] == 1
+    await house.take([second])
+    await house.wait(1000)
+    (incident,) = house.incidents
+    assert (incident.live["tries"], incident.live["failed_at"]) == (2, second["eventTime"])
+
+
 @pytest.mark.parametrize("first", ["parts", "whole", "whole and its grace"])
 async def test_a_second_failure_is_counted_in_any_order_of_events(first: str) -> None:
     house = House(limits=PATIENT)

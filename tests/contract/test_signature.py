@@ -378,3 +378,9 @@ def test_the_status_of_a_remote_call_is_a_code_unless_servers_give_it_to_the_err
     error: str, codes: tuple[str, ...]
 ) -> None:
     assert signature(error).codes == codes
+
+
+def test_what_looks_like_a_code_in_a_path_is_a_value() -> None:
+    first, second = (f"sort of /scratch/genomes/{each}.bam failed: ORA-00942" for each in ("SRR19384", "SRR20011"))
+    assert signature(first).codes == signature(second).codes == ("ora-00942",)
+    assert signature(first).digest == signature(second).digest

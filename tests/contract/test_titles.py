@@ -96,6 +96,17 @@ PYTHON = 'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\n
             "apply",
             'apply failed: pods "web-7" is forbidden: exceeded quota: team-a, requested',
         ),
+        (
+            'could not extend file "base/16401/24576": No space left on device\nHINT:  Check free disk space.',
+            "shop.load",
+            'shop.load: could not extend file "base/16401/24576": No space left on device',
+        ),
+        (
+            'Database Error in model fct_tax (models/fct_tax.sql)\n  column "rate" does not exist\n'
+            "  LINE 21:     sum(net * rate)\n  compiled code at target/run/shop/models/fct_tax.sql",
+            "fct_tax",
+            'fct_tax failed: column "rate" does not exist',
+        ),
     ],
 )
 def test_a_title_names_the_job_and_the_error_without_ids_paths_and_times(

@@ -281,6 +281,32 @@ def test_python_that_would_stop_every_thread_is_cut_as_text(monkeypatch: pytest.
     assert parsed == [len(largest)]
 
 
+def test_a_bold_question_of_an_faq_is_a_heading_and_a_bold_warning_is_none() -> None:
+    source = textwrap.dedent("""\
+        # FAQ
+
+        **Which versions are there?**
+
+        3.11 and 3.12.
+
+        **Do not install into the base environment.**
+
+        **How do I install a kernel?**
+
+        1. Load the module.
+
+        ## Rest
+
+        **Really?** Yes.
+        """)
+    chunks = chunk(source, "markdown").chunks
+    assert [(piece.context, piece.text.splitlines()[-1]) for piece in chunks] == [
+        ("FAQ > Which versions are there?", "**Do not install into the base environment.**"),
+        ("FAQ > How do I install a kernel?", "1. Load the module."),
+        ("FAQ > Rest", "**Really?** Yes."),
+    ]
+
+
 def test_restructured_text_is_cut_by_heading_whose_level_is_told_by_the_order_of_adornments() -> None:
     source = textwrap.dedent("""\
         ========

@@ -59,7 +59,7 @@ def test_the_card_of_an_incident_says_all_that_a_person_would_look_up() -> None:
         "1 document about it",
         f"> {RUNBOOK}",
         "runbooks/orders.md, characters 10 to 94",
-        "medium: proceed, but note the caveats; 2 trusted sources about it, the best matches closely",
+        "medium: check it before you act; 2 trusted sources about it, the best matches closely",
         "Restart the resolver's cache.",
         "only two sources",
         f"report counterpoint outcome {INCIDENT} succeeded --attempt 1 --project orders or failed, or partial",
@@ -183,8 +183,24 @@ def test_downstream_claimed_by_a_caller_is_marked_and_stands_last() -> None:
     row = {"kind": "job", "namespace": "n", "name": "billing", "hops": 1, "edge": "data", "owner": "ceo"}
     downstream = [row | {"claimed_by": "caller"}, *rests(2)]
     lines = card_text(incident(findings=incident()["findings"] | {"downstream": downstream})).splitlines()
-    listed = [line for line in lines if re.search(r"billing|thing\d", line)]
-    assert "stated by counterpoint/lineage" in listed[-1]
+    listed = [n for n, line in enumerate(lines) if re.search(r"billing|thing\d", line)]
+    assert "stated by counterpoint/lineage" in lines[listed[-1] + 1]
+
+
+def test_a_row_that_is_too_wide_continues_below_and_widens_no_column() -> None:
+    names = ("a", "recommendations.execute_insert_into_hadoop_fs_relation_command.s3_recommendations_daily")
+    rows = [{"kind": "job", "namespace": "n", "name": name, "hops": 1, "edge": "data"} for name in names]
+    lines = card_text(incident(findings=incident()["findings"] | {"downstream": rows})).splitlines()
+    short, wide = (next(n for n, line in enumerate(lines) if line.endswith(end)) for end in ("no owner", names[1]))
+    assert lines[short].split("directly")[1] == "  job  a  no owner"
+    assert [line.strip() for line in lines[wide : wide + 2]] == [names[1], "no owner"]
+
+
+def test_a_statement_of_a_model_in_the_list_is_not_counted_beside_it() -> None:
+    names = ("model.shop.fct", "model.shop.fct.sql.1", "model.shop.other.sql.1")
+    rows = [{"kind": "job", "namespace": "dbt", "name": name, "hops": 1, "edge": "data"} for name in names]
+    text = card_text(incident(findings=incident()["findings"] | {"downstream": rows}))
+    assert [name for name in names if re.search(rf"{re.escape(name)}\s", text)] == [names[0], names[2]]
 
 
 def test_parts_and_the_whole_of_a_merge_are_shown() -> None:

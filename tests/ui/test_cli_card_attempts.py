@@ -6,6 +6,8 @@ import pytest
 from ui.card_texts import card_text, flat
 from ui.cli_data import RUNBOOK, escalated, incident
 
+from counterpoint.proto.findings import NOTHING_IN_COMMON
+
 
 def test_attempts_of_earlier_tasks_are_told_apart_from_those_of_this_one() -> None:
     lines = flat(card_text(escalated(submitted_at="2026-11-17T06:01:30Z")))
@@ -118,8 +120,28 @@ def test_a_quoted_section_that_is_likely_is_not_called_no_source() -> None:
     lines = flat(card_text(incident(confidence=low, findings=findings)))
     assert "confidence low: the quoted section is probably right, but little else supports it" in lines
     assert "no trusted source" not in lines
+    weak = low | {"terms": low["terms"] | {"rag_hits": 1}}
+    assert "probably right, but little else supports it; 1 trusted source" in flat(
+        card_text(incident(confidence=weak, findings=findings))
+    )
     offer = flat(card_text(incident(confidence=low, findings=findings | {"likelihood": 0.5})))
     assert "confidence low: not enough evidence; no trusted source about it" in offer
+
+
+def test_a_failure_that_has_nothing_in_common_is_not_shown_as_seen_before() -> None:
+    task = recognised(0.08, because=[NOTHING_IN_COMMON])
+    lines = flat(card_text(task))
+    assert "seen before no: the nearest earlier failures have few words in common" in lines
+    assert "the fix then was" not in lines
+    assert "the fix then was" in flat(card_text(recognised(0.08, because=["same job"])))
+
+
+def test_candidates_are_no_documents_about_it_after_the_task_has_ended() -> None:
+    findings = incident()["findings"]
+    candidates = [each | {"role": "candidate"} for each in findings["citations"]]
+    lines = flat(card_text(incident(state="completed", resolution="resolved", result="Unlocked it.", proposal=None,
+                                    waiting_for=None, findings=findings | {"citations": candidates})))  # fmt: skip
+    assert "documents no relevant document, the nearest are quoted below" in lines
 
 
 def test_in_shadow_it_is_not_said_that_nothing_is_known() -> None:

@@ -114,7 +114,7 @@ def test_the_command_sends_the_given_settings_and_shows_those_in_force(api: Scri
     result = CliRunner().invoke(app, list(words))
     assert result.exit_code == 0, result.output
     assert api.asked[0].body == {"job": JOB, "open_after": 3, "quiet_s": 43200, "shadow": False}
-    assert result.stdout == "shop/load: closes after 12 quiet hours, not in shadow (me, 2026-03-02)\n"
+    assert result.stdout == "shop/load: closes after 12 hours without a failure, not in shadow (me, 2026-03-02)\n"
     wrong = CliRunner().invoke(app, ["incident-settings", "--quiet", "soon", *api.options()])
     assert wrong.exit_code == 2
 

@@ -40,6 +40,8 @@ async def test_names_are_found_by_all_their_words(front: RunningFront) -> None:
     assert await found("/v1/datasets", "report") == ["/data/report"]
     (job,) = (await front.me.get("/v1/jobs", params={"text": "fetch"})).json()["items"]
     assert (job["kind"], job["namespace"], job["owners"]) == ("job", NAMESPACE, ["ingest team"])
+    (table,) = (await front.me.get("/v1/datasets", params={"text": "orders"})).json()["items"]
+    assert table["owners"] == ["ingest team"]
     async with front.as_principal("elsewhere", "read", projects=("other",)) as stranger:
         assert (await stranger.get("/v1/jobs")).status_code == 403
 

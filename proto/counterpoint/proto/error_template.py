@@ -28,7 +28,7 @@ def template(message: str, collect: Callable[[str], None] | None = None) -> str:
 
 def codes_of(message: str) -> tuple[str, ...]:
     """Return the codes of a message in lower case, such as `exit code 137`, `sqlstate 23505`, `ora-01653`, and the
-    signals that they stand for."""
+    signals that they stand for. What looks like a product's code in a replaced value, such as a path, is none."""
     text = as_exit_codes(message[:MESSAGE_LIMIT_CHARS])
     found = [
         f"{_CODE_KIND.sub(' ', match[1].casefold()).strip()} {match[2].casefold()}"
@@ -38,7 +38,9 @@ def codes_of(message: str) -> tuple[str, ...]:
     found += [f"signal {number}" for number in signals_of(text)]
     found += [f"http {match[2]}" for match in _LEADING_STATUS_RULE.finditer(text)]
     found += [f"sqlstate {match[2].casefold()}" for rule in _SQLSTATE_RULES for match in rule.finditer(text)]
-    found += [match[2].casefold() for match in _PRODUCT_CODE_RULE.finditer(text)]
+    if products := [match[2].casefold() for match in _PRODUCT_CODE_RULE.finditer(text)]:
+        kept = template(message)
+        found += [code for code in products if code in kept]
     found += [name for match in _ERRNO_NAME.finditer(text) if (name := match[0].casefold()) not in _CAPITALS]
     statuses = ((match[1] or match[2]).replace("_", "").casefold() for match in _GRPC_STATUS.finditer(text))
     found += [f"grpc {status}" for status in statuses if status not in _GRPC_WRAPPERS]

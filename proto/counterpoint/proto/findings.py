@@ -4,6 +4,9 @@ from typing import Literal
 
 from counterpoint.proto.messages import Id, Shape, Time
 
+NOTHING_IN_COMMON = "few words in common, and not similar in meaning"
+"""The reason of a similar attempt that has nothing in common with the failure."""
+
 
 class SimilarAttempt(Shape):
     """An earlier attempt at the same or a similar failure.

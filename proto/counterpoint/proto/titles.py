@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 
 from counterpoint.proto.signature import headline, said_by_result
 
@@ -26,6 +27,8 @@ _PATH = re.compile(r"(?<![\w:/.])(?:[A-Za-z]:)?(?:\\?[/\\][\w.@+-]+)(?:[/\\][\w.
 _QUERY = re.compile(r"(\bhttps?://[^\s?#]+)[?#]\S*")
 _ASIDE = re.compile(r"\s*\([^()]*\)|\s*\[[^\[\]]*\]")
 _CLAUSE = re.compile(r"(?:[:;,.] |\s[-–—] )")
+_BESIDE = re.compile(r"(?:LINE \d+|DETAIL|HINT|CONTEXT|QUERY|STATEMENT|WHERE): |compiled code at ")
+"""Lines that a database or dbt writes below its message."""
 _COLONS = re.compile(r":(?:\s*:)+(?=\s)")
 _NAME = re.compile(r"(?:^|[:;,.] |\s[-–—] )\S*[A-Z\d]\S*$")
 """A name at the end of a text after punctuation: the next clause belongs to it."""
@@ -57,7 +60,8 @@ def failure_title(job: str | None, error: str) -> str:
     raised, text = headline(error)
     raised = re.split(r"[.$:]+", raised)[-1] if raised else ""
     lines = (" ".join(line.split()) for line in (said_by_result(text) or text).split("\n\n")[0].splitlines())
-    message = _short_words(": ".join(line.rstrip(" :") for line in lines if line))
+    first, *more = [line for line in lines if line] or [""]
+    message = _short_words(": ".join(line.rstrip(" :") for line in (first, *takewhile(_is_message, more))))
     heads = [f"{name} failed: ", f"{name}: "] if name else [""]
     begin, _, rest = message.partition(": ")
     if name and name in begin and len(rest) >= _TELLING_CHARS:
@@ -70,6 +74,10 @@ def failure_title(job: str | None, error: str) -> str:
             if len(head) + len(body) <= TITLE_CHARS and (body == whole or len(head) + len(body) >= _ENOUGH_CHARS):
                 return f"{head}{body}"
     return _cut(f"{heads[-1]}{_clear(whole)}", TITLE_CHARS)
+
+
+def _is_message(line: str) -> bool:
+    return _BESIDE.match(line) is None
 
 
 def _clauses(text: str) -> Iterator[str]:

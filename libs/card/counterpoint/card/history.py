@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from counterpoint.card.model import SHOWN_ROWS, CardSection, section
-from counterpoint.proto.findings import SimilarAttempt
+from counterpoint.proto.findings import NOTHING_IN_COMMON, SimilarAttempt
 from counterpoint.proto.tasks import Task
 from counterpoint.proto.words import quantity
 
@@ -58,6 +58,8 @@ def _seen(task: Task, verbose: bool) -> Iterator[str]:
         yield f"not shown: incidents of this job are in shadow; see `counterpoint shadow --project {task.project}`"
     elif not before:
         yield "no: the search for earlier attempts found no similar one"
+    elif not verbose and all(NOTHING_IN_COMMON in one.because for one in before):
+        yield "no: the nearest earlier failures have few words in common with it, and another meaning"
     else:
         fix = _fix(task)
         nearest = fix or before[0]

@@ -1,11 +1,14 @@
 """Section about the impact: the jobs and data sets downstream of the failure, worst first."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 
 from counterpoint.card.model import SHOWN_ROWS, CardSection, Line, section
 from counterpoint.proto.findings import Downstream
 from counterpoint.proto.tasks import Task
 from counterpoint.proto.words import quantity
+
+_STATEMENT = re.compile(r"\.sql\.\d+$")
 
 
 def impact(task: Task, verbose: bool) -> CardSection:
@@ -15,8 +18,14 @@ def impact(task: Task, verbose: bool) -> CardSection:
     merged: dict[tuple[str, str, str], list[Downstream]] = {}
     for row in rows:
         merged.setdefault((row.kind, row.namespace, row.name), []).append(row)
-    ordered = sorted(merged.values(), key=_worst)
+    ordered = sorted((rows for key, rows in merged.items() if not _is_statement(key, merged)), key=_worst)
     return section("impact", [*_lines(ordered, task, verbose), *_affected_besides(rows, task)])
+
+
+def _is_statement(key: tuple[str, str, str], others: Collection[tuple[str, str, str]]) -> bool:
+    """Return whether a job is a statement of a dbt model among the others."""
+    kind, namespace, name = key
+    return _STATEMENT.search(name) is not None and (kind, namespace, _STATEMENT.sub("", name)) in others
 
 
 def _affected_besides(rows: Sequence[Downstream], task: Task) -> Iterator[Line]:

@@ -60,6 +60,9 @@ def quotes(task: Task, verbose: bool) -> CardSection:
 
 def unfounded(task: Task) -> bool:
     """Return whether the citations are only the nearest passages, none of them found relevant."""
+    cited = task.findings.citations if task.findings else ()
+    if cited and all(citation.role == "candidate" for citation in cited):
+        return True
     match task.escalation.code if task.escalation else None:
         case "low_confidence" | "insufficient_evidence":
             return True

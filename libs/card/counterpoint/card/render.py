@@ -4,6 +4,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, assert_never
 
 from counterpoint.card.content import card
@@ -102,7 +103,7 @@ def _rows(task_card: TaskCard, width: int) -> Iterator[tuple[str, str]]:
     for gap, each in zip(_gaps(task_card), task_card.sections, strict=True):
         if gap:
             yield "", ""
-        for number, line in enumerate(_paragraphs(_aligned(each.lines), width - _LABEL)):
+        for number, line in enumerate(_paragraphs(_aligned(each.lines, width - _LABEL), width - _LABEL)):
             yield each.label if number == 0 else "", line
 
 
@@ -114,17 +115,26 @@ def _gaps(task_card: TaskCard) -> Iterator[bool]:
         above = len(each.lines)
 
 
-def _aligned(lines: Iterable[Line]) -> list[str]:
-    """Return the lines, with the cells of rows in columns."""
+def _aligned(lines: Iterable[Line], width: int) -> list[str]:
+    """Return the lines, with the cells of rows in columns. A row that is too wide continues on indented lines, and
+    widens no column."""
     lines = list(lines)
-    rows = [line for line in lines if isinstance(line, tuple)]
+    rows = [line for line in lines if isinstance(line, tuple) and len("  ".join(line)) <= width]
     widths = [max(len(row[at]) for row in rows if at < len(row)) for at in range(max(map(len, rows), default=0))]
-    return [line if isinstance(line, str) else _columns(line, widths) for line in lines]
+    return [line if isinstance(line, str) else _columns(line, widths, width) for line in lines]
 
 
-def _columns(row: tuple[str, ...], widths: list[int]) -> str:
-    cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=False) if width)
-    return "  ".join(cells).rstrip()
+def _columns(row: tuple[str, ...], widths: list[int], most: int) -> str:
+    padding = chain(widths, repeat(0))
+    cells = [cell.ljust(width) for cell, width in zip(row, padding, strict=False) if cell or width]
+    first, *rest = cells or [""]
+    lines = [first]
+    for cell in rest:
+        if len(f"{lines[-1]}  {cell}".rstrip()) <= most:
+            lines[-1] += f"  {cell}"
+        else:
+            lines.append(f"    {cell}")
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _marked(each: CardSection) -> Iterator[str]:

@@ -9,7 +9,7 @@ from counterpoint.proto.decisions import Confidence, ConfidenceTerms
 from counterpoint.proto.tasks import Need, Task
 from counterpoint.proto.words import quantity, when
 
-_BANDS = {"high": "high", "medium": "medium: proceed, but note the caveats", "low": "low: not enough evidence"}
+_BANDS = {"high": "high", "medium": "medium: check it before you act", "low": "low: not enough evidence"}
 
 
 def state(task: Task) -> str:
@@ -71,7 +71,7 @@ def searched(task: Task) -> CardSection:
 
 
 def _confidence(known: Confidence, task: Task, verbose: bool) -> Iterator[Line]:
-    quoted = known.terms is not None and not known.terms.rag_hits and _is_quoted(task)
+    quoted = known.terms is not None and known.band == "low" and _is_quoted(task)
     said = _BANDS.get(known.band, known.band)
     if quoted:
         said = f"{known.band}: the quoted section is probably right, but little else supports it"
@@ -93,8 +93,9 @@ def _confidence(known: Confidence, task: Task, verbose: bool) -> Iterator[Line]:
 
 def _is_quoted(task: Task) -> bool:
     """Return whether the proposal quotes a document that is likely to be right."""
-    cited = task.findings.citations if task.findings else ()
-    return bool(task.proposal) and not is_offer(task) and any(each.store == "chunks" for each in cited)
+    if task.findings is None or task.findings.likelihood is None or is_offer(task):
+        return False
+    return bool(task.proposal) and any(each.store == "chunks" for each in task.findings.citations)
 
 
 def _evidence(terms: ConfidenceTerms, quoted: bool) -> Iterator[str]:

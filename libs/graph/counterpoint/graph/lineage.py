@@ -3,8 +3,10 @@
 Memory walks the edges; `counterpoint.graph.radius` computes the result from them.
 """
 
+from collections.abc import Collection
+
 from counterpoint.graph.names import Node, NodeKind, job
-from counterpoint.graph.radius import BlastRadius, Direction, Lineage, Owners, blast_radius, lineage
+from counterpoint.graph.radius import BlastRadius, Direction, Lineage, Owners, blast_radius, lineage, owners_by_lineage
 from counterpoint.graph.walks import LineageGraph, QueryClient
 from counterpoint.proto.tasks import JobRef
 
@@ -62,6 +64,16 @@ async def lineage_of(
     around = lineage(node, graph.edges, {}, depth=depth, direction=direction, limit=limit)
     owners = await graph.owners({row.node.ref for row in around.nodes})
     return lineage(node, graph.edges, owners, depth=depth, direction=direction, limit=limit, partial=graph.partial)
+
+
+async def owners_of(memory: QueryClient, nodes: Collection[Node]) -> dict[str, tuple[str, ...]]:
+    """Return the owners of nodes by `Node.ref`: their own, else those of their parents and of the jobs that write them.
+
+    Raises `Transient` or `Denied`.
+    """
+    graph = LineageGraph(memory)
+    known = await graph.owners({node.ref for node in nodes}) if nodes else {}
+    return owners_by_lineage(nodes, graph.edges, known)
 
 
 def _steps(depth: int) -> int:

@@ -111,6 +111,14 @@ def blast_radius(
     )
 
 
+def owners_by_lineage(
+    nodes: Iterable[Node], edges: Iterable[LineageEdge], owners: Owners
+) -> dict[str, tuple[str, ...]]:
+    """Return the owners of nodes by `Node.ref`, as in `blast_radius`."""
+    graph = _Graph(edges)
+    return {node.ref: graph.owners(node, owners) for node in nodes}
+
+
 def lineage(
     start: Node,
     edges: Iterable[LineageEdge],
@@ -209,6 +217,10 @@ class _Graph:
         return walk
 
     def owner(self, node: Node, owners: Owners) -> str | None:
+        """Return the owners of a node as one text."""
+        return ", ".join(self.owners(node, owners)) or None
+
+    def owners(self, node: Node, owners: Owners) -> tuple[str, ...]:
         """Return the owners of a node, else of its parents, else of the jobs that write it.
 
         dbt states the owner of a model with the data set that it writes: the last that counts for a job.
@@ -223,7 +235,7 @@ class _Graph:
         written = self._ends(self.down, node, EdgeKind.DATA) if node.kind is NodeKind.JOB else []
         for other in (*family, *sorted(written, key=lambda at: at.ref)):
             own = own or owners.get(other.ref, ())
-        return ", ".join(own) or None
+        return own
 
     @staticmethod
     def _ends(adjacency: Mapping[Node, list[tuple[EdgeKind, Node]]], node: Node, kind: EdgeKind) -> list[Node]:

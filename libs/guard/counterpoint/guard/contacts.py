@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from counterpoint.guard.automata import compiled, spans
 from counterpoint.guard.kinds import Span
-from counterpoint.guard.mailboxes import is_nobody
+from counterpoint.guard.mailboxes import is_nobody, is_team
 
 _EMAIL = compiled(
     rb"(?:^|[^\w.%+/@=~!#$&*?^-]|=)([A-Za-z0-9_](?:[\w.%+'-]{0,62}[\w+-])?@"
@@ -13,6 +13,7 @@ _EMAIL = compiled(
 _USERINFO = compiled(rb"://(?:[^\s/@:\"'<>]*:)?$")
 """Text before the user or password of a connection string."""
 _USERINFO_CHARS = 160
+_LINE_CHARS = 200
 _NO_PLACE = frozenset(
     [
         *(b"png", b"jpg", b"jpeg", b"gif", b"svg", b"webp", b"js", b"ts", b"css", b"json", b"html", b"whl", b"gz"),
@@ -78,7 +79,16 @@ def _is_email(text: bytes, start: int, end: int) -> bool:
         return False
     if is_nobody(name.decode("ascii").lower(), host.decode("ascii").lower()):
         return False
+    if is_team(name.decode("ascii").lower(), _line(text, start, end)):
+        return False
     return _USERINFO.search(text[max(0, start - _USERINFO_CHARS) : start]) is None
+
+
+def _line(text: bytes, start: int, end: int) -> str:
+    """Return the line of a span, as far as `_LINE_CHARS` around it."""
+    first = text.rfind(b"\n", max(0, start - _LINE_CHARS), start) + 1 or max(0, start - _LINE_CHARS)
+    last = text.find(b"\n", end, end + _LINE_CHARS)
+    return text[first : last if last >= 0 else end + _LINE_CHARS].decode(errors="replace")
 
 
 def _is_international(number: bytes) -> bool:

@@ -16,6 +16,9 @@ _PUBLISHED: dict[str, str] = {
     "7f75367e7881255134e1375e723d1dea": "the token of jwt.io",
     "cf4d418ed3de92d71f767db5391d5a2d": "the credentials of RFC 7617",
     "6598ec97c37da4894da4b2facd69fc38": "the session token in the pages of AWS",
+    "dd809f5450f17cfe269a552581255446": "the hash of `password` in the pages of MySQL",
+    "22163fb65746d69b9a6998f85cead893": "the hash of `mypass` in the pages of MySQL",
+    "bbf49348babe85e9a49f76b2d7785b86": "the hash of `newpass` in the pages of MySQL",
 }
 _CHARS_MIN = 16
 

@@ -29,6 +29,10 @@ _MACHINE_HOST = re.compile(r".*\.iam\.gserviceaccount\.com|.*\.svc\.cluster\.loc
 _NODES = frozenset(["rabbit", "celery", "ejabberd", "emqx", "couchdb", "riak", "worker", "default", "flower", "node"])
 """Prefixes of node names that look like addresses: `celery@worker1.example.com`."""
 _PARTS = re.compile(r"[-_]")
+_TEAM = re.compile(
+    r"\b(?:team|group|gruppe|abteilung|department)[ -]([\w?]{2,40})"
+    r"|(?<![\w?])([\w?]{2,40})[ -](?:team|group|gruppe|department)\b"
+)
 
 
 def is_nobody(name: str, host: str) -> bool:
@@ -41,6 +45,13 @@ def is_nobody(name: str, host: str) -> bool:
     if (name in _EXAMPLES or name.startswith("your")) and _EXAMPLE_HOST.fullmatch(host) is not None:
         return True
     return all(_is_role(part) for part in name.partition("+")[0].split("."))
+
+
+def is_team(name: str, line: str) -> bool:
+    """Whether a line of text, in which `?` stands for a letter that is not ASCII, names a team as the mailbox:
+    `storage` in "Storage team, storage@uni.example"."""
+    named = (first or last for first, last in _TEAM.findall(line.lower()))
+    return any(re.fullmatch(each.replace("?", "[a-z]{1,2}"), name) for each in named)
 
 
 def _is_role(part: str) -> bool:

@@ -228,6 +228,8 @@ def _judges(name: str) -> tuple[_Judge, ...]:
 
 
 def _is_jwt(token: str) -> bool:
+    if is_known_example(token):
+        return False
     header = token.split(".", 1)[0].translate(STANDARD_BASE64)
     try:
         decoded = json.loads(binascii.a2b_base64(header + "=" * (-len(header) % 4)))

@@ -8,6 +8,7 @@ from typing import Any
 from counterpoint.guard.automata import alternation, compiled, literal
 from counterpoint.guard.entropy import entropy
 from counterpoint.guard.kinds import Span
+from counterpoint.guard.known_examples import is_known_example
 from counterpoint.guard.randomness import is_masked
 
 
@@ -58,7 +59,10 @@ class Rule:
         for match in self._regex.finditer(text):
             start, end = self._secret(match)
             secret = text[start:end]
-            if (self.entropy and entropy(secret) <= self.entropy) or is_masked(secret.decode("latin-1")):
+            if self.entropy and entropy(secret) <= self.entropy:
+                continue
+            value = secret.decode("latin-1")
+            if is_masked(value) or is_known_example(value):
                 continue
             line = text[text.rfind(b"\n", 0, match.start()) + 1 : _line_end(text, match.end())]
             if start < end and not any(allowed.covers(secret, match.group(), line) for allowed in self.allowed):

@@ -47,12 +47,13 @@ def describe(profile: dict[str, Any]) -> list[str]:
     ]
     lines = [f"{profile['name']}: {', '.join(dict.fromkeys(kinds)) or _kind_by_relations(profile)}"]
     relations = profile["relations"]
-    for title, names in (
-        ("owned by", profile["owned_by"]), ("owns", profile["owns"]), ("fed by", profile["fed_by"]),
-        ("feeds", profile["feeds"]),
+    owning = [each for each in relations if each["kind"] == "owns"]
+    for title, names, known in (
+        ("owned by", profile["owned_by"], owning), ("owns", profile["owns"], owning), ("fed by", profile["fed_by"], []),
+        ("feeds", profile["feeds"], []),
     ):  # fmt: skip
         if names:
-            lines.append(f"  {title}: {', '.join(_with_record(each, relations) for each in names)}")
+            lines.append(f"  {title}: {', '.join(_with_record(each, known) for each in names)}")
     for kind, title in (("runs_on", "runs on"), ("depends_on", "depends on"), ("mentions", "mentioned in")):
         ends = [each["source" if kind == "mentions" else "target"] for each in relations if each["kind"] == kind]
         names = [
@@ -62,8 +63,8 @@ def describe(profile: dict[str, Any]) -> list[str]:
             lines.append(f"  {title}: {', '.join(dict.fromkeys(names))}")
     if profile["documented_in"]:
         lines.append(f"  documented in: {', '.join(profile['documented_in'])}")
-    lines += [f"  broken by: {_failure(each)}" for each in profile["broken_by"][:FAILURES_SHOWN]]
-    lines += [f"  fixed by: {_fix(each)}" for each in profile["fixed_by"][:FAILURES_SHOWN]]
+    lines += dict.fromkeys(f"  broken by: {_failure(each)}" for each in profile["broken_by"][:FAILURES_SHOWN])
+    lines += dict.fromkeys(f"  fixed by: {_fix(each)}" for each in profile["fixed_by"][:FAILURES_SHOWN])
     lines += [f"  {_relation(each)}" for each in profile["stated"][:RELATIONS_SHOWN]]
     if len(profile["stated"]) > RELATIONS_SHOWN:
         lines.append(f"  and {len(profile['stated']) - RELATIONS_SHOWN} more relations found by a model")

@@ -9,8 +9,10 @@ from counterpoint.cli.command import Panel, command
 from counterpoint.cli.errors import UsageError
 from counterpoint.cli.options import parse_job
 from counterpoint.cli.session import CommandSession
+from counterpoint.proto.words import quantity
 
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
+_NAMED_UNITS_S = (("day", 24 * 3600), ("hour", 3600), ("minute", 60), ("second", 1))
 
 
 @command("incident-settings", Panel.OPERATE, "counterpoint incident-settings --job shop/load --quiet 12h --shadow")
@@ -80,12 +82,18 @@ def _line(one: dict[str, Any]) -> str:
     scope = f"{job['namespace']}/{job['name']}" if job else "project"
     parts = []
     if one.get("open_after"):
-        parts.append(f"opens after {one['open_after']} failed flows")
+        parts.append(f"opens after {quantity(one['open_after'], 'failed flow')}")
     if one.get("quiet_s"):
-        parts.append(f"closes after {one['quiet_s'] / 3600:g} quiet hours")
+        parts.append(f"closes after {_time(one['quiet_s'])} without a failure")
     if one.get("shadow") is not None:
         parts.append(f"in shadow since {one['shadow_since'][:10]}" if one["shadow"] else "not in shadow")
     return f"{scope}: {', '.join(parts) or 'project defaults'} ({one['by']}, {one['at'][:10]})"
+
+
+def _time(seconds: float) -> str:
+    """Return a time in the largest unit that divides it, else in seconds."""
+    unit, length = next((named for named in _NAMED_UNITS_S if seconds % named[1] == 0), _NAMED_UNITS_S[-1])
+    return quantity(round(seconds / length), unit)
 
 
 def _seconds(text: str) -> int:

@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from counterpoint.developer.evidence.alignment import word_weight
+from counterpoint.proto.findings import NOTHING_IN_COMMON
 from counterpoint.proto.messages import Shape
 
 RECOGNISED = 0.7
@@ -155,10 +156,10 @@ def likeness(value: float, circumstances: Circumstances, is_top_ranked: bool = T
 
 
 def reasons(pair: Resemblance, circumstances: Circumstances) -> tuple[str, ...]:
-    """Return the reasons in words, strongest first."""
+    """Return the reasons in words, strongest first, those against it last."""
     if circumstances.declared is not None:
         return ("a person declared them the same" if circumstances.declared else "a person declared them different",)
-    texts = []
+    texts, against = [], []
     if circumstances.report:
         texts.append("same report")
     if circumstances.template:
@@ -170,9 +171,9 @@ def reasons(pair: Resemblance, circumstances: Circumstances) -> tuple[str, ...]:
     if circumstances.code:
         texts.append(f"same code: {circumstances.code}")
     if circumstances.other_code:
-        texts.append("against: another error code")
+        against.append("against: another error code")
     if circumstances.other_ending:
-        texts.append("against: the message ends in other words")
+        against.append("against: the message ends in other words")
     if not circumstances.template and pair.error_coverage >= LIKELY:
         texts.append(f"shares {pair.error_coverage:.0%} of the error's rare words")
     if pair.coverage >= LIKELY:
@@ -180,12 +181,12 @@ def reasons(pair: Resemblance, circumstances: Circumstances) -> tuple[str, ...]:
     if pair.cosine >= LIKELY or pair.error_cosine >= LIKELY:
         texts.append(f"similar in meaning ({max(pair.cosine, pair.error_cosine):.2f})")
     if not texts:
-        texts.append("few words in common, and not similar in meaning")
+        texts.append(NOTHING_IN_COMMON)
     if REPLACED <= pair.replaced < 1 and not circumstances.other_ending:
-        texts.append(f"against: {pair.replaced:.0%} of the message is in other words")
+        against.append(f"against: {pair.replaced:.0%} of the message is in other words")
     if pair.ruled_out:
-        texts.append("against: this report rules a cause out")
-    return tuple(texts)
+        against.append("against: this report rules a cause out")
+    return (*texts, *against)
 
 
 def words_of_error(error: str | None) -> frozenset[str]:

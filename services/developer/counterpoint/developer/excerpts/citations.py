@@ -1,10 +1,13 @@
 """Citations: quotes and their positions."""
 
+import re
 from collections.abc import Sequence
 
 from counterpoint.developer.excerpts.passages import Passage
 from counterpoint.developer.excerpts.relevance import Hit
 from counterpoint.proto.findings import Citation
+
+_TABLE_START = re.compile(r"\|[^\n]*\n[ \t]*\|?[ \t]*:?-[-:| \t]*(?:\n|$)")
 
 
 def cite(hit: Hit, passage: Passage) -> Citation:
@@ -36,21 +39,42 @@ def references(citations: Sequence[Citation]) -> str:
 def quotes_text(citations: Sequence[Citation]) -> str:
     """Return a text of numbered quotes and their references."""
     quotes = [
-        f"{citation.quote}{chr(10) if citation.quote.endswith('```') else ' '}[{number}]"
-        for number, citation in enumerate(citations, 1)
+        f"{quote}{chr(10) if quote.endswith('```') else ' '}{''.join(f'[{number + 1}]' for number in numbers)}"
+        for quote, numbers in with_whole_tables(citations)
     ]
     return "\n\n".join([*quotes, references(citations)])
+
+
+def with_whole_tables(citations: Sequence[Citation]) -> list[tuple[str, tuple[int, ...]]]:
+    """Return each quote with the index of its citation; the header and the rows of one table are one quote with
+    several."""
+    quotes: list[tuple[str, tuple[int, ...]]] = []
+    for n, citation in enumerate(citations):
+        if n and _goes_on(citations[n - 1], citation):
+            quote, numbers = quotes.pop()
+            quotes.append((f"{quote}\n{citation.quote}", (*numbers, n)))
+        else:
+            quotes.append((citation.quote, (n,)))
+    return quotes
+
+
+def _goes_on(before: Citation, after: Citation) -> bool:
+    """Return whether a citation has further rows of the table with which the one before it ends."""
+    if before.source_path != after.source_path or before.end > after.start:
+        return False
+    in_table = before.quote.rpartition("\n")[2].lstrip().startswith("|") and after.quote.startswith("|")
+    return in_table and _TABLE_START.match(after.quote) is None
 
 
 def attributed_quotes(citations: Sequence[Citation]) -> list[str]:
     """Return numbered quotes; the first of consecutive ones of a document is preceded by its name."""
     parts: list[str] = []
     before = None
-    for number, citation in enumerate(citations, 1):
-        same = citation.source_path == before
-        label = "and" if same else f"{'See also' if parts else 'From'} {citation.source_path}"
-        parts += labelled_quote(label, citation.quote, number)
-        before = citation.source_path
+    for quote, numbers in with_whole_tables(citations):
+        source = citations[numbers[0]].source_path
+        label = "and" if source == before else f"{'See also' if parts else 'From'} {source}"
+        parts += labelled_quote(label, quote, *(number + 1 for number in numbers))
+        before = source
     return parts
 
 
@@ -59,6 +83,9 @@ def attributed_text(citations: Sequence[Citation]) -> str:
     return "\n\n".join([*attributed_quotes(citations), references(citations)])
 
 
-def labelled_quote(label: str, text: str, number: int) -> list[str]:
-    """Return a quote under a label, with the number of its citation."""
-    return [f"{label} [{number}]:", "\n".join(f"> {line}".rstrip() for line in text.splitlines())]
+def labelled_quote(label: str, text: str, *numbers: int) -> list[str]:
+    """Return a quote under a label, with the numbers of its citations."""
+    return [
+        f"{label} {''.join(f'[{number}]' for number in numbers)}:",
+        "\n".join(f"> {line}".rstrip() for line in text.splitlines()),
+    ]

@@ -76,19 +76,20 @@ class Excerpt:
 
     @property
     def stretches(self) -> tuple[tuple[int, int], ...]:
-        """Its spans in the section; adjacent units are one span, also across the rule of a table."""
+        """Its spans in the section; adjacent units are one span. The header of a table has its rule."""
         if self.clip is not None:
             return (self.clip,)
         units = self.section.units
         made: list[tuple[int, int]] = []
         last = -2
         for n in (each for each in self.units if each != self.ahead):
-            ruled = made and n == last + 2 and units[last].kind == "header" and units[last + 1].kind == "markup"
-            if (n == last + 1 or ruled) and made:
-                made[-1] = (made[-1][0], units[n].end)
+            ruled = units[n].kind == "header" and n + 1 < len(units) and units[n + 1].kind == "markup"
+            end = n + 1 if ruled else n
+            if n == last + 1 and made:
+                made[-1] = (made[-1][0], units[end].end)
             else:
-                made.append((units[n].start, units[n].end))
-            last = n
+                made.append((units[n].start, units[end].end))
+            last = end
         return tuple(made) if self.ahead is None else ((units[self.ahead].start, units[self.ahead].end), *made)
 
     @property

@@ -10,6 +10,12 @@ _MARK = re.compile(
     r"\s*(?:#{1,6}\s+)?(?:(?i:step|schritt|phase)\s+\d{1,2}\s?[-–—.:)]|(?:\d{1,3}|[a-z]|#)[.)]|[-*+•])\s+"
 )
 _CLAUSE = re.compile(r"(?:[.:;,](?=\s|$)|\s[-–—(]|\n)")
+_CONDITION = re.compile(
+    r"(?:if|when|once|unless|until|in case|after|before|for|wenn|falls|sobald|solange|ist|sind|nach|vor|bei)\b"
+    r"[^,.:;\n]*,\s",
+    re.IGNORECASE,
+)
+"""A condition up to its comma, after which stands the act."""
 _CUT = " …"
 
 
@@ -29,9 +35,11 @@ def summary_of(headings: Sequence[str], steps: Sequence[str]) -> str | None:
 
 
 def _beginning(step: str) -> str:
-    """Return the first clause of a step, without its number."""
-    body = step[mark.end() :] if (mark := _MARK.match(step)) else step
-    return _cut(_CLAUSE.split(body.strip(), maxsplit=1)[0], _STEP_CHARS)
+    """Return the first clause of a step, without its number, with the condition before it."""
+    body = (step[mark.end() :] if (mark := _MARK.match(step)) else step).strip()
+    condition = _CONDITION.match(body)
+    begin = condition.end() if condition else 0
+    return _cut(body[:begin] + _CLAUSE.split(body[begin:], maxsplit=1)[0], _STEP_CHARS)
 
 
 def _cut(text: str, limit: int) -> str:

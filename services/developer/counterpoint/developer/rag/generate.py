@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from counterpoint.developer.evidence.owners import names_subject, owner_sentence
 from counterpoint.developer.excerpts.answers import QuestionHits
-from counterpoint.developer.excerpts.citations import cite, references
+from counterpoint.developer.excerpts.citations import cite, references, with_whole_tables
 from counterpoint.developer.excerpts.passages import Passage, passages, sentences
 from counterpoint.developer.excerpts.relevance import Curve, Hit
 from counterpoint.developer.language.exact_forms import exact, words_of
@@ -57,11 +57,15 @@ def draft_of_quotes(found: QuestionHits, threshold: float) -> Draft:
 
 def draft_of_owners(question: str, owners: Sequence[Hit], quotes: Draft | None) -> Draft:
     """Return a draft of owners in lineage, and of those quotes that name all that the question asks about."""
-    beside = [each for each in quotes.sentences if names_subject(question, each.text)] if quotes else []
-    cited = [quotes.citations[n] for each in beside for n in each.rests_on] if quotes else []
-    said = [owner_sentence(hit) for hit in owners] + [each.text for each in beside]
-    sentences = tuple(Sentence(text=text, rests_on=(n,)) for n, text in enumerate(said))
-    return Draft(sentences=sentences, citations=(*(cite(hit, _whole_hit(hit)) for hit in owners), *cited))
+    sentences = [Sentence(text=owner_sentence(hit), rests_on=(n,)) for n, hit in enumerate(owners)]
+    citations = [cite(hit, _whole_hit(hit)) for hit in owners]
+    for each in quotes.sentences if quotes else ():
+        if quotes and names_subject(question, each.text):
+            cited = [quotes.citations[n] for n in each.rests_on]
+            numbers = tuple(range(len(citations), len(citations) + len(cited)))
+            sentences.append(Sentence(text=each.text, rests_on=numbers))
+            citations += cited
+    return Draft(sentences=tuple(sentences), citations=tuple(citations))
 
 
 def draft_of_passages(hits: Sequence[Hit]) -> Draft:
@@ -182,7 +186,7 @@ def _gap(draft: Draft, before: str, line: str) -> str:
 
 
 def _quote_draft(citations: tuple[Citation, ...], by: str) -> Draft:
-    sentences = tuple(Sentence(text=citation.quote, rests_on=(n,)) for n, citation in enumerate(citations))
+    sentences = tuple(Sentence(text=text, rests_on=numbers) for text, numbers in with_whole_tables(citations))
     return Draft(sentences=sentences, citations=citations, by=by)
 
 

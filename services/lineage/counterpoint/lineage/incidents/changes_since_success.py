@@ -38,7 +38,11 @@ async def changes_since_success(
     if good is None:
         return failed, job, []
     since = good.started_at or job.last_success.at
-    return failed, job, [*run_differences(good, failed), *upstream_differences(since, incident.last_at, producers)]
+    return (
+        failed,
+        job,
+        [*run_differences(good, failed), *upstream_differences(since, incident.last_at, producers, job.parent)],
+    )
 
 
 async def _job(batcher: QueryBatcher, job_id: str, records: RecordsByKey) -> JobRecord | None:

@@ -49,9 +49,12 @@ def run_differences(before: RunRecord, after: RunRecord) -> list[RunDifference]:
 
 
 def upstream_differences(
-    since: datetime, failed_at: datetime, producers: Mapping[str, Sequence[JobRecord]]
+    since: datetime, failed_at: datetime, producers: Mapping[str, Sequence[JobRecord]], flow: str | None = None
 ) -> list[RunDifference]:
-    """Return failed and missing updates of the inputs since a time; `producers` are jobs by the dataset they write."""
+    """Return failed and missing updates of the inputs since a time; `producers` are jobs by the dataset they write.
+
+    An input that a part of the same `flow` writes is not called missing, since the event of its run may still come.
+    """
     differences: list[RunDifference] = []
     for dataset, jobs in producers.items():
         for job in jobs:
@@ -59,7 +62,8 @@ def upstream_differences(
             if bad is not None and bad.at <= failed_at and (good is None or good.at < bad.at):
                 differences.append(_difference("upstream", job.name, "", f"failed at {_time_text(bad.at)}"))
         written = [job.last_success.at for job in jobs if job.last_success is not None]
-        if written and max(written) < since:
+        within = flow is not None and any(job.parent == flow for job in jobs)
+        if written and max(written) < since and not within:
             text = f"not written since {_time_text(max(written))}"
             differences.append(_difference("freshness", dataset, "", text))
     return _sorted(differences)
@@ -132,4 +136,4 @@ def _duration_text(before_duration: timedelta) -> str:
 
 
 def _time_text(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M} UTC"
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -43,9 +43,7 @@ def incident_task(
     context: dict[str, Any] = {
         "incident_id": incident.incident_id,
         "error_signature": incident.signature,
-        "failed_at": origin.at.isoformat(),
         "nominal_time": origin.nominal_start.isoformat() if origin.nominal_start else None,
-        "tries": incident.tries,
         "retries": origin.retries,
         "log_url": origin.log_url,
         "owner": radius.owner,
@@ -83,13 +81,16 @@ def incident_task(
 def live_facts(
     incident: IncidentRecord, parts: Sequence[IncidentRecord] = (), parent: str | None = None
 ) -> dict[str, Any]:
-    """Return the facts that change while the incident is active: its repetitions and the failures that follow from it.
+    """Return the facts that change while the incident is active: its tries, its repetitions and the failures that
+    follow from it.
 
     `parts` are the incidents joined to it, whose counts are added; `parent` is the id of the incident it is part of.
     """
     earlier, incidents = incident.earlier, (incident, *parts)
     starts = [*([earlier.first_at] if earlier else []), *(each.first_at for each in incidents)]
     facts: dict[str, Any] = {
+        "tries": incident.tries,
+        "failed_at": incident.last_at.isoformat(),
         "repeats": {
             "count": sum(each.count for each in incidents) + (earlier.count if earlier else 0),
             "first_at": min(starts).isoformat(),

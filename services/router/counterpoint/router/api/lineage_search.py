@@ -4,7 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from counterpoint.graph.names import NodeKind
+from counterpoint.graph.lineage import owners_of
+from counterpoint.graph.names import Node, NodeKind
 from counterpoint.proto.memory import Item, List
 from counterpoint.proto.messages import Shape, Time
 from counterpoint.router.api.body import NO_NUL_PATTERN, item_json
@@ -34,7 +35,8 @@ class RunAt(Shape):
 
 
 class NamedNode(Shape):
-    """A job or dataset by its name. The last runs are those of a job."""
+    """A job or dataset by its name. The owners are its own, else those that lineage gives it. The last runs are those
+    of a job."""
 
     kind: NodeKind
     namespace: str
@@ -65,11 +67,11 @@ async def _found(context: RequestContext, kind: NodeKind, text: str, limit: int,
             if _matches(item, words):
                 found.append(item)
                 if len(found) == limit:
-                    return _page(kind, found, item.seq)
+                    return await _page(context, kind, found, item.seq)
         cursor = result.next_cursor
         if cursor is None:
             break
-    return _page(kind, found, cursor)
+    return await _page(context, kind, found, cursor)
 
 
 def _matches(item: Item, words: list[str]) -> bool:
@@ -77,5 +79,11 @@ def _matches(item: Item, words: list[str]) -> bool:
     return all(word in name for word in words)
 
 
-def _page(kind: NodeKind, found: list[Item], cursor: int | None) -> Response:
-    return page((item_json(NamedNode.model_validate({**item.body, "kind": kind})) for item in found), cursor)
+async def _page(context: RequestContext, kind: NodeKind, found: list[Item], cursor: int | None) -> Response:
+    rows = [(Node(kind=kind, namespace=item.body["namespace"], name=item.body["name"]), item.body) for item in found]
+    owners = await owners_of(context.memory(), [node for node, body in rows if not body.get("owners")])
+    named = (
+        NamedNode.model_validate({**body, "kind": kind} | ({"owners": owners[node.ref]} if node.ref in owners else {}))
+        for node, body in rows
+    )
+    return page(map(item_json, named), cursor)
