@@ -26,7 +26,7 @@ _PATH = re.compile(r"(?<![\w:/.])(?:[A-Za-z]:)?(?:\\?[/\\][\w.@+-]+)(?:[/\\][\w.
 _QUERY = re.compile(r"(\bhttps?://[^\s?#]++)(?:[?#]\S*)?")
 _ASIDE = re.compile(r"(?<!\s)\s*+(?:\([^()]*\)|\[[^\[\]]*\])")
 _CLAUSE = re.compile(r"(?:[:;,.] |\s[-–—] )")
-_COLONS = re.compile(r":(?:\s*+:)++(\s)?")
+_COLONS = re.compile(r":(?:\s*+:)+(\s)?")
 _NAME = re.compile(r"(?:^|[:;,.] |\s[-–—] )\S*[A-Z\d]\S*$")
 """A name at the end of a text after punctuation: the next clause belongs to it."""
 
