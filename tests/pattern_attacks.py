@@ -47,8 +47,9 @@ class Target:
 
 
 def targets(root: Path) -> list[Target]:
-    """Return the compiled patterns of all modules below `libs` and `services`, and those in calls of `re`."""
-    files = [file for top in ("libs", "services") for file in sorted((root / top).glob("*/counterpoint/**/*.py"))]
+    """Return the compiled patterns of all modules of the product, and those in calls of `re`."""
+    tops = (root / "proto", *(root / "libs").iterdir(), *(root / "services").iterdir())
+    files = [file for top in sorted(tops) for file in sorted((top / "counterpoint").glob("**/*.py"))]
     uses: dict[tuple[str, str], set[str]] = {}
     found: dict[tuple[Any, int], Target] = {}
     for file in files:

@@ -13,6 +13,8 @@ from counterpoint.developer.language.question_terms import question_terms
 from counterpoint.developer.policies.parts import question_parts
 from counterpoint.developer.policies.provider_rules import objection_to
 from counterpoint.manager.triggers import asks_take_over
+from counterpoint.proto.signature import signature
+from counterpoint.proto.titles import title_of
 
 CHARS = 16_000
 """Maximum size of a description."""
@@ -34,6 +36,8 @@ READERS: list[Callable[[str], object]] = [
     lambda text: english(GERMAN + text),
     lambda text: ask(GERMAN + text),
     lambda text: objection_to(text, ProviderLookup(missing=("Snowflake",))),
+    lambda text: title_of("", error=text, job="load"),
+    lambda text: signature("Traceback (most recent call last):\n" + text),
 ]
 PUMPS = (
     "a",
@@ -52,6 +56,10 @@ PUMPS = (
     "1.",
     "bash_",
     "not ",
+    "a\n",
+    "a: ",
+    "Aa b. ",
+    "a - ",
 )
 
 

@@ -10,7 +10,7 @@ import pytest
 from agents.hook_receiver import HookReceiver, Reply, hook_receiver
 from agents.notified_house import NotifiedHouse, proposed, webhook
 
-from counterpoint.router.notify.outbound import may_connect
+from counterpoint.proto.addresses import may_connect
 from counterpoint.router.notify.receivers import ReceiverError, load_receivers
 
 

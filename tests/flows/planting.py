@@ -8,6 +8,7 @@ import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from agents.lineage_data import spec_facets
 from flows.planted_secrets import KEY, Mint, Schema, Secret, leaves, replaced, spelled
 from flows.planting_lessons import lessons, pages
 from flows.planting_senders import chats, hooks, mcp
+from flows.valid_bodies import ASIDE, prepare, valid
 
 from counterpoint.local.stack import Stack
 from counterpoint.proto import schemas
@@ -24,18 +26,11 @@ from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.tasks import SubmitTask
 
 PROJECT = "plant"
-ASIDE = "aside"
-"""Project of the requests that undo something."""
 _NEEDED: tuple[tuple[str, ...], ...] = (("eventType",), ("eventTime",))
 _TURNS = 12
 """Events that the places of a whole event are dealt out to, so that one place does not hide another."""
 _OPENAPI = json.loads((Path(__file__).parents[2] / "proto" / "openapi.json").read_text())
 _ENDLESS = ("/events", "/stream")
-_FILLED: dict[str, dict[str, Any]] = {
-    "/v1/documents": {"documents": {"text": "Orders are kept for ten days."}},
-    "/v1/attempts": {"incidents": {"description": "The load of the orders failed."}},
-}
-"""Fields that the smallest body of a route needs besides."""
 _HEADERS = ("Cookie", "X-Api-Key", "X-Forwarded-For", "Referer", "User-Agent", "Traceparent")
 _ATTRIBUTES = (
     "id",
@@ -83,6 +78,7 @@ async def plant(stack: Stack) -> PlantedSecrets:
             "target": {"job": {"namespace": "etl", "name": "daily.sum"}},
         }
         (await api.post("/v1/tasks", json=failed)).raise_for_status()
+        await prepare(api, PROJECT)
         await _all(planted, _http(planted, api))
         await _all(planted, _lineage(planted, lineage))
         await _all(planted, hooks(planted, api, PROJECT))
@@ -111,6 +107,7 @@ def _http(planted: PlantedSecrets, api: httpx.AsyncClient) -> Iterator[tuple[str
         for method, operation in operations.items():
             name = f"{method.upper()} {path}"
             door = f"http {name}"
+            turns = count()
             given = operation.get("parameters", [])
             body = operation.get("requestBody")
             schema = Schema(_OPENAPI, body["content"]["application/json"]["schema"]) if body else None
@@ -127,13 +124,16 @@ def _http(planted: PlantedSecrets, api: httpx.AsyncClient) -> Iterator[tuple[str
                 method: str = method,
                 path: str = path,
                 schema: Schema | None = schema,
+                turns: Iterator[int] = turns,
             ) -> Any:
                 url = path.format(
                     **{key: httpx.QueryParams({"": str(said)}).__str__()[1:] for key, said in parts.items()}
                 )
-                if value is None and schema is not None:
-                    value = schema.sample()
-                content = None if value is None else json.dumps(_filled(path, value))
+                content = None
+                if schema is not None:
+                    smallest = schema.sample()
+                    body = smallest if value is None else value
+                    content = json.dumps(valid(f"{method.upper()} {path}", next(turns), body, smallest))
                 return api.stream(method.upper(), url, params=query, headers=headers, content=content)
 
             for each in given:
@@ -166,14 +166,6 @@ def _http(planted: PlantedSecrets, api: httpx.AsyncClient) -> Iterator[tuple[str
 def _headers(planted: PlantedSecrets, door: str) -> dict[str, str]:
     headers = {name: planted.take(door, f"header {name}", str.isprintable).text for name in _HEADERS}
     return {**headers, planted.take(door, "name of a header", str.isalnum).text: "x"}
-
-
-def _filled(path: str, value: Any) -> Any:
-    for name, lacking in _FILLED.get(path, {}).items():
-        if isinstance(value, dict) and isinstance(value.get(name), list):
-            more = [{**lacking, **each} if isinstance(each, dict) else each for each in value[name]]
-            value = {**value, name: more}
-    return value
 
 
 def full_event(run_id: str, kind: str = "FAIL") -> dict[str, Any]:

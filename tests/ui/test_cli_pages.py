@@ -125,6 +125,8 @@ def test_a_public_page_does_not_lead_to_a_private_address(monkeypatch: pytest.Mo
     [
         ("8.8.8.8", True), ("2606:4700::1111", True), ("127.0.0.1", False), ("10.1.2.3", False), ("::1", False),
         ("169.254.169.254", False), ("2130706433", False), ("::ffff:127.0.0.1", False), ("0.0.0.0", False),
+        ("::127.0.0.1", False), ("64:ff9b::a9fe:a9fe", False), ("2002:7f00:1::1", False), ("168.63.129.16", False),
+        ("224.0.0.1", False),
     ],
 )  # fmt: skip
 async def test_a_public_host_is_one_whose_addresses_all_are(host: str, public: bool) -> None:

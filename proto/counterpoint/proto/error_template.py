@@ -204,7 +204,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
         r"\1<host>",
     ),
     _rule(
-        rf"(\b(?:host(?:\s?name)?|hostname)\s*[:=]?\s*(['\"`])){_LABEL}(?:\.{_LABEL}){{0,12}}{_PORT}(?=\2)"
+        rf"(\b(?:host(?:\s?name)?|hostname)\s*(?:[:=]\s*)?(['\"`])){_LABEL}(?:\.{_LABEL}){{0,12}}{_PORT}(?=\2)"
         rf"|(\b(?:ENOTFOUND|EAI_AGAIN|host\s?name\s?=|host=|hostname=)\s?){_LABEL}(?:\.{_LABEL}){{0,12}}{_PORT}(?![\w<])",
         lambda m: f"{m[1] or m[3]}<host>",
     ),

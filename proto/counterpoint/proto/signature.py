@@ -64,7 +64,7 @@ def parameters(error: str) -> tuple[str, ...]:
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _PYTHON_TRACE = "Traceback (most recent call last):"
-_PYTHON_RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?::[ \t]*(.*))?$", re.S)
+_PYTHON_RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?::(.*)|\s*\Z)", re.S | re.M)
 _JAVA_FRAME = re.compile(r"^[ \t]+(?:at \S|\.\.\. \d+ more)|^Caused by: ", re.M)
 _NAMED = re.compile(
     r"""^(?:Exception\ in\ thread\ "[^"\n]*"\s+|Uncaught\ )?
@@ -142,11 +142,10 @@ def _readable(text: str) -> str:
 
 def _raised(trace: str) -> tuple[str | None, str]:
     """Return the end of a Python traceback, from the first unindented line after its frames."""
-    lines = trace.strip("\n").splitlines()
-    for position, line in enumerate(lines):
-        if line and not line[0].isspace() and (raised := _PYTHON_RAISED.match("\n".join(lines[position:]).strip())):
-            return raised[1], (raised[2] or "").strip()
-    return None, "\n".join(lines).strip()
+    text = "\n".join(trace.splitlines())
+    if raised := _PYTHON_RAISED.search(text):
+        return raised[1], (raised[2] or "").strip()
+    return None, text.strip()
 
 
 def _is_generic(error_class: str | None, text: str, codes: tuple[str, ...]) -> bool:

@@ -22,14 +22,14 @@ _NOISE = re.compile(
     r"|\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z| UTC|[+-]\d\d:?\d\d)?",
     re.IGNORECASE,
 )
-_EMPTY = re.compile(r"\(\s*\)|\[\s*\]|\{\s*\}|'\s*'|\"\s*\"|[\w-]+[=#](?=[\s,;]|$)")
+_EMPTY = re.compile(r"\(\s*\)|\[\s*\]|\{\s*\}|'\s*'|\"\s*\"|(?<![\w-])[\w-]++[=#](?=[\s,;]|$)")
 _PATH = re.compile(r"(?<![\w:/.])(?:[A-Za-z]:)?(?:\\?[/\\][\w.@+-]+)(?:[/\\][\w.@+-]+)+[/\\]?")
-_QUERY = re.compile(r"(\bhttps?://[^\s?#]+)[?#]\S*")
-_ASIDE = re.compile(r"\s*\([^()]*\)|\s*\[[^\[\]]*\]")
+_QUERY = re.compile(r"(\bhttps?://[^\s?#]++)(?:[?#]\S*)?")
+_ASIDE = re.compile(r"(?<!\s)\s*+(?:\([^()]*\)|\[[^\[\]]*\])")
 _CLAUSE = re.compile(r"(?:[:;,.] |\s[-–—] )")
 _BESIDE = re.compile(r"(?:LINE \d+|DETAIL|HINT|CONTEXT|QUERY|STATEMENT|WHERE): |compiled code at ")
 """Lines that a database or dbt writes below its message."""
-_COLONS = re.compile(r":(?:\s*:)+(?=\s)")
+_COLONS = re.compile(r":(?:\s*+:)+(\s)?")
 _NAME = re.compile(r"(?:^|[:;,.] |\s[-–—] )\S*[A-Z\d]\S*$")
 """A name at the end of a text after punctuation: the next clause belongs to it."""
 
@@ -82,7 +82,7 @@ def _is_message(line: str) -> bool:
 
 def _clauses(text: str) -> Iterator[str]:
     """Yield the text, the text without parentheses, then of an error that wraps others the outer ones and the
-    cause, then the text without its last clause, last two and so on.
+    cause, then the text without its last clauses, as soon as it may fit.
 
     Ends when only a name would be left.
     """
@@ -91,11 +91,12 @@ def _clauses(text: str) -> Iterator[str]:
     *wrapping, cause = clear.split(": ")
     if len(wrapping) >= _WRAPPING and _CAUSE.fullmatch(cause) and cause not in wrapping:
         yield clear
-        yield from (f"{': '.join(wrapping[:kept])}:{_CUT} {cause}" for kept in range(len(wrapping) - 1, 0, -1))
+        fitting = min(len(wrapping) - 1, TITLE_CHARS // len(": "))
+        yield from (f"{': '.join(wrapping[:kept])}:{_CUT} {cause}" for kept in range(fitting, 0, -1))
     while clear:
         if clear == whole or not _NAME.search(clear):
             yield clear
-        ends = [clause.start() for clause in _CLAUSE.finditer(clear)]
+        ends = [clause.start() for clause in _CLAUSE.finditer(clear, 0, 2 * TITLE_CHARS)]
         clear = clear[: ends[-1]].rstrip(" .") if ends else ""
 
 
@@ -105,7 +106,7 @@ def _shortened(text: str) -> str:
 
 
 def _clear(text: str) -> str:
-    clear = " ".join(_COLONS.sub(":", _ASIDE.sub("", text)).split())
+    clear = " ".join(_COLONS.sub(lambda match: ": " if match[1] else match[0], _ASIDE.sub("", text)).split())
     return text if not clear or clear.endswith(":") else clear
 
 

@@ -1,7 +1,6 @@
 """Pages: fetched by HTTP within limits of size and time."""
 
 import asyncio
-import ipaddress
 import socket
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -13,6 +12,7 @@ import httpx
 
 from counterpoint.cli.ingest.files import FILE_LIMIT_BYTES, SkippedPath, SourceFile, document
 from counterpoint.cli.ingest.url_list import is_page, without_credentials
+from counterpoint.proto.addresses import may_connect
 
 FETCH_LIMIT_S = 30.0
 """Timeout of a page, including redirects."""
@@ -122,4 +122,4 @@ async def addresses_of(host: str) -> tuple[str, ...]:
 
 def is_public(addresses: Sequence[str]) -> bool:
     """Return whether there are addresses, and all of them are public."""
-    return bool(addresses) and all(ipaddress.ip_address(each).is_global for each in addresses)
+    return bool(addresses) and all(may_connect(each, private=False) for each in addresses)
