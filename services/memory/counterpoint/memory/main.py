@@ -171,8 +171,8 @@ class MemoryProcess:
     def _core(self, keys: SigningKeys) -> CoreComponents:
         settings, connection = self._settings, self.service.connection
         origins = OriginCache(settings.read_set_items // 4)
-        self._causes = InboundMessages(self._database, self._rules, origins)
-        self._epochs = Epochs(self._database, self._rules, lambda: self._lease.valid_acquisition)
+        self._causes = InboundMessages(self._database, self._rules, origins, self._acquisition)
+        self._epochs = Epochs(self._database, self._rules, self._acquisition)
         self._relay = Relay(
             self._record,
             connection,
@@ -187,7 +187,7 @@ class MemoryProcess:
             lambda: self._lease.epoch,
             self._relay.capability,
             self._applied,
-            on_begin=self._epochs.begin,
+            on_begin=self._begin,
             queue_limit=settings.commit_queue,
             disk=DiskSpace(settings.data_dir, settings.disk_reserve_bytes),
         )
@@ -224,6 +224,13 @@ class MemoryProcess:
         )
         self._search = SearchComponents(search, models, tiers, valkey)
         return self._search
+
+    def _acquisition(self) -> int | None:
+        return self._lease.valid_acquisition
+
+    def _begin(self, steps: Sequence[CommitPlan]) -> None:
+        self._causes.begin(steps)
+        self._epochs.begin(steps)
 
     def _applied(self, steps: Sequence[CommitPlan], messages: Sequence[LoggedMessage]) -> None:
         for message in messages:
