@@ -67,9 +67,6 @@ _EMBEDDING_MODEL, _RERANKER = "COUNTERPOINT_EMBEDDING_MODEL", "COUNTERPOINT_RERA
 _PR_SET_DUMPABLE = 4
 _RECORD_POOL = 4
 """Connections reserved for committer, relay and sequencer, so that writes never wait for reads."""
-_GC_OBJECTS = 10_000
-"""New objects between two runs of the garbage collector. With Python's 700 it runs twice a task, mostly over objects
-that live on in a cache."""
 
 
 class RemoteModels:
@@ -267,7 +264,6 @@ class MemoryProcess:
             self._ready.set()
             # Objects that exist by now live as long as the process; the garbage collector need not traverse them.
             gc.freeze()
-            gc.set_threshold(_GC_OBJECTS)
             group.create_task(self._relay.run())
             group.create_task(self._announcements.run())
             group.create_task(self._sequencer.run())
