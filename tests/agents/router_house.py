@@ -1,6 +1,7 @@
 """The router on a fake memory: intake messages are delivered as the bus does, principals have tokens."""
 
 import asyncio
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -115,8 +116,10 @@ class House(FakeMemory):
         )
         try:
             message = parse(message_type.TYPE, body)
-            while True:
-                memory = self.memory(inbound.id, project=project, fence=delivered, now=inbound.time, inbound=inbound)
+            for run in itertools.count():
+                memory = self.memory(
+                    inbound.id, project=project, fence=delivered, run=run, now=inbound.time, inbound=inbound
+                )
                 commit = await self.handlers[message_type.TYPE](message, memory)
                 try:
                     if commit.writes or commit.messages:
@@ -127,6 +130,7 @@ class House(FakeMemory):
         except Permanent as error:
             await self.bury(inbound, error)
             return error.code
+        raise AssertionError
 
     async def bury(self, inbound: Inbound, error: Permanent) -> None:
         """Announce a dead letter under the router's own standing."""

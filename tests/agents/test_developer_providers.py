@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 from agents.developer_memory import Shelf
 
-from counterpoint.developer.evidence.gather import queries
+from counterpoint.developer.evidence.calibration import load_calibration
+from counterpoint.developer.evidence.gather import gather, queries
 from counterpoint.developer.evidence.providers import look_up_providers
 from counterpoint.developer.handlers import handle_delegated
 from counterpoint.proto.errors import Permanent
-from counterpoint.proto.memory import List
+from counterpoint.proto.memory import Get, List
 from counterpoint.proto.overrides import OverrideGiven
 from counterpoint.proto.providers import Provider, provider_of
-from counterpoint.proto.tasks import SubmitTask, TaskDelegated, TaskWorked
+from counterpoint.proto.tasks import JobRef, SubmitTask, Target, TaskDelegated, TaskWorked
 
 SHIPPED = json.loads(files("counterpoint.memory.ingest").joinpath("providers.json").read_text())
 INDEX = [Provider.model_validate(row) for row in SHIPPED["rows"]]
@@ -229,6 +230,34 @@ def test_only_lanes_that_need_a_provider_read_the_index() -> None:
 
     assert "providers" in read("investigate") & read("plan") & read("build")
     assert "providers" not in read("answer")
+
+
+@pytest.mark.parametrize(
+    ("systems", "text", "read"),
+    [
+        ([], "Copy the table into Snowflake failed with exit code 1", {"snowflake"}),
+        ([], "Copy the table into the ledger failed", set()),
+        ([], "could not connect: postgresql://db.internal:5432/orders", {"postgres"}),
+        (["batch", "k8s"], "Copy the table into Snowflake failed", {"amazon", "cncf-kubernetes"}),
+    ],
+)
+async def test_a_failure_reads_the_rows_of_the_index_that_it_names_in_its_one_request(
+    systems: list[str], text: str, read: set[str]
+) -> None:
+    shelf = Shelf()
+    for row in INDEX:
+        shelf.put("providers", row.package, row.model_dump(mode="json"))
+    target = Target(job=JobRef(namespace="plant", name="orders"))
+    task = SubmitTask(kind="troubleshoot", description=text, systems=tuple(systems), target=target)
+    message = TaskDelegated(task_id="task", project="shop", session_id="s", attempt=1, task=task, lane="investigate")
+    memory = shelf.delivered("message", "task")
+    evidence = await gather(memory, message, load_calibration())
+    assert shelf.requests == 1
+    assert Get(store="jobs", id="plant/orders") in shelf.queries
+    assert evidence.downstream.name == "job plant/orders"
+    assert {row.package.removeprefix("apache-airflow-providers-") for row in evidence.providers.index} == read
+    whole = look_up_providers(systems, text, INDEX)
+    assert (evidence.providers.found, evidence.providers.missing) == (whole.found, whole.missing)
 
 
 async def test_an_unknown_lane_is_refused() -> None:

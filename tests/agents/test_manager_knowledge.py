@@ -269,3 +269,12 @@ def test_reassessments_of_one_slot_are_due_at_one_time(first_ms: int, second_ms:
     due = [next_reassessment(moment, bounds) for moment in (first, second)]
     assert timedelta(0) < due[0] - first <= timedelta(seconds=slot_s)
     assert due[0] == due[1] or abs(due[0] - due[1]) >= timedelta(seconds=slot_s)
+
+
+@pytest.mark.parametrize("outcome", ["stopped", "answered", "proposed"])
+def test_all_that_a_result_is_judged_by_is_read_in_one_request(outcome: str) -> None:
+    house = House()
+    house.route()
+    before = house.requests
+    house.developer(outcome, 0.4, code="low_confidence" if outcome == "stopped" else None)
+    assert house.requests - before == 2, "one query, one commit"

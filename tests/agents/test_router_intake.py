@@ -10,6 +10,7 @@ from counterpoint.guard.policy import policy
 from counterpoint.proto.attempts import ReportOutcome, TaskOutcomeReported
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.errors import Permanent, Problem, Transient
+from counterpoint.proto.memory import Get
 from counterpoint.proto.tasks import SubmitTask, Task, TaskRejected, TaskRouted, TaskSubmitted
 from counterpoint.router.handlers import UNKNOWN_TASK_DELIVERIES, rejected
 
@@ -37,6 +38,15 @@ async def test_a_task_is_accepted_routed_and_decided_in_one_commit(house: House)
     assert (submit.kind, submit.reasoning, submit.agent) == ("submit", BODY["description"], "router")
     assert (route.kind, route.action_id, route.after) == ("route", routed.action_id, (submit.action_id,))
     assert route.decision_id == decision.decision_id
+
+
+async def test_a_new_task_takes_one_request_and_a_known_one_is_read(house: House) -> None:
+    body = BODY | {"task_id": "t1"}
+    assert await house.deliver(SubmitTask, body, event=("ci", "42")) == "done"
+    assert (house.requests, house.queries) == (1, [])
+    assert await house.deliver(SubmitTask, body, sequence=2, event=("ci", "42")) == "done"
+    assert {query.store for query in house.queries if isinstance(query, Get)} == {"submissions"}
+    assert len(house.of_type(TaskRouted)) == 1
 
 
 async def test_bare_json_without_an_id_is_a_new_task_each_time(house: House) -> None:

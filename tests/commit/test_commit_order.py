@@ -1,14 +1,14 @@
 """The order of the messages of a task, and its timers."""
 
-import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
-from cachetools import TTLCache
 from commit.commit_records import rows
 from memory_service.house import DELEGATED, DUE, WORKED, House, decision, task_body
 
-from counterpoint.memory.commit.inbound import ENDED_WITHIN_S
 from counterpoint.proto.memory import (
     CommitReply,
     DeadLetter,
@@ -119,14 +119,52 @@ class TestTaskOrder:
         assert reply.refusal.code == "ended"
         assert await house.body(project, "attempts", "a-1") is None
 
-    async def test_an_end_that_another_process_wrote_is_known_within_a_second(
-        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("lease", [None, 2], ids=["not confirmed", "taken anew"])
+    async def test_an_end_that_another_process_wrote_is_known_as_soon_as_the_lease_was_in_doubt(
+        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch, lease: int | None
     ) -> None:
-        clock = itertools.count(step=ENDED_WITHIN_S)
-        monkeypatch.setattr(house.causes, "_ended", TTLCache(100, ENDED_WITHIN_S, timer=lambda: next(clock)))
+        monkeypatch.setattr(house.causes, "_lease", lambda: 1)
         developer = house.delivery(await house.delegated(project, "t-1"))
         assert (await house.answer("developer", developer, Get(store="tasks", id="t-1"))).items
+        monkeypatch.setattr(house.causes, "_lease", lambda: lease)
         await set_states(house, project, "failed")
+        await house.refusal("developer", developer, "ended", Get(store="tasks", id="t-1"))
+
+    async def test_the_state_of_a_task_is_not_read_again_and_again(self, house: House, project: str) -> None:
+        developer = house.delivery(await house.delegated(project, "t-1"))
+        house.causes._ended.clear()
+        for _ in range(2):
+            await house.answer("developer", developer, Get(store="tasks", id="t-1"))
+            await set_states(house, project, "failed")
+
+    async def test_an_end_is_known_whose_commit_was_not_answered(
+        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        developer = house.delivery(await house.delegated(project, "t-1"))
+        manager = house.delivery(await house.reported(project, "t-1"))
+        monkeypatch.setattr(house.causes, "applied", lambda steps: None)
+        ended = Write(store="tasks", id="t-1", body=task_body("t-1", "failed"), expect=1)
+        await house.apply("manager", manager, writes=(ended,))
+        await house.refusal("developer", developer, "ended", Get(store="tasks", id="t-1"))
+
+    async def test_a_state_read_during_a_commit_is_not_remembered(
+        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        developer = house.delivery(await house.delegated(project, "t-1"))
+        manager = house.delivery(await house.reported(project, "t-1"))
+        house.causes._ended.clear()
+        reading = house.database.reading
+
+        @asynccontextmanager
+        async def slow(of: str) -> AsyncIterator[Any]:
+            async with reading(of) as connection:
+                yield connection
+            monkeypatch.undo()
+            ended = Write(store="tasks", id="t-1", body=task_body("t-1", "failed"), expect=1)
+            await house.apply("manager", manager, writes=(ended,))
+
+        monkeypatch.setattr(house.database, "reading", slow)
+        assert not await house.causes.has_ended(house.keyring.verified(developer.capability or "").grant)
         await house.refusal("developer", developer, "ended", Get(store="tasks", id="t-1"))
 
     async def test_an_end_that_a_commit_wrote_is_known_without_reading_it(self, house: House, project: str) -> None:

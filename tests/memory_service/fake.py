@@ -51,6 +51,7 @@ from counterpoint.proto.memory import (
 )
 from counterpoint.proto.messages import Message
 from counterpoint.proto.principals import Principal
+from counterpoint.proto.providers import plain_text
 from counterpoint.proto.tasks import ENDED
 
 
@@ -323,6 +324,7 @@ class FakeMemory:
                 return _result([item for item in items if item.id == query.id])
             case List():
                 items = [item for item in items if _contains(item.body, query.where)]
+                items = [item for item in items if query.named_in is None or _is_named_in(item.body, query.named_in)]
                 items = [item for item in items if query.task_id in (None, item.body.get("task_id"))]
                 items = items if query.ascending else items[::-1]
                 if (at := query.cursor) is not None:
@@ -462,6 +464,11 @@ def _item(store: str, record_id: str, project: str, body: dict[str, Any], seq: i
 
 def _result(items: Sequence[Item], cursor: int | None = None, *, gap: bool = False) -> QueryResult:
     return QueryResult(items=tuple(items), tier="record", plan="fake", took_us=0, next_cursor=cursor, gap=gap)
+
+
+def _is_named_in(body: dict[str, Any], text: str) -> bool:
+    names = (body.get("name", ""), *body.get("aliases", ()), *body.get("terms", ()))
+    return any(f" {plain_text(name)} " in f" {plain_text(text)} " for name in names)
 
 
 def _contains(held: Any, wanted: Any) -> bool:

@@ -107,10 +107,14 @@ class House:
             lambda: self._lease.epoch,
             lambda row, project: None,
             self._keep,
-            on_begin=lambda steps: self.epochs.begin(steps),
+            on_begin=self._begin,
             queue_limit=2000,
         )
         self.restart()
+
+    def _begin(self, steps: Sequence[CommitPlan]) -> None:
+        self.causes.begin(steps)
+        self.epochs.begin(steps)
 
     async def open(self) -> None:
         """Take the lease, apply commits, and plant the administrator."""
@@ -134,7 +138,7 @@ class House:
     def restart(self) -> None:
         """All that memory holds in RAM alone is gone."""
         self._origins = OriginCache(1000)
-        self.causes = InboundMessages(self.database, policy(), self._origins)
+        self.causes = InboundMessages(self.database, policy(), self._origins, lambda: self._lease.epoch)
         self.epochs = Epochs(self.database, policy(), lambda: self._lease.epoch)
         self.sequencer = Sequencer(self.database, AUDIT_KEY, self.copies)
         self.models = ModelRegistry(

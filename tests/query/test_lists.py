@@ -221,3 +221,32 @@ async def test_a_record_of_the_project_goes_before_a_shared_one(house: House, pr
             )  # fmt: skip
     found = await house.answer("router", house.standing(project), Get(store="entities", id=f"both-{project}"))
     assert [item.project for item in found.items] == [project]
+
+
+async def test_a_list_by_names_has_the_records_that_a_text_names(house: House, project: str) -> None:
+    rows: dict[str, dict[str, Any]] = {
+        "by-name": {"name": "Google Cloud"},
+        "by-alias": {"name": "Kubernetes", "aliases": ["k8s", "Äpfel-Büro"]},
+        "by-term": {"name": "Amazon", "aliases": [], "terms": ["batch"]},
+        "nameless": {"label": "google cloud"},
+        "signs": {"name": "++"},
+        "shared": {"name": "S3"},
+    }
+    async with house.superuser() as connection:
+        for n, (record_id, body) in enumerate(rows.items()):
+            await connection.execute(
+                "INSERT INTO records (project, store, id, version, seq, author, label, integrity, body, commit_id)"
+                " VALUES ($1, 'providers', $2 || $5, 1, $3, 'a test', 1, 2, $4, gen_random_uuid())",
+                "shared" if record_id == "shared" else project, record_id, n, json.dumps(body), project,
+            )  # fmt: skip
+
+    async def named(text: str) -> set[str]:
+        found = await house.answer("router", house.standing(project), List(store="providers", named_in=text))
+        return {item.id.removesuffix(project) for item in found.items if item.id.endswith(project)}
+
+    assert await named("copy it to google-CLOUD\nand to K8S") == {"by-name", "by-alias"}
+    assert await named("the googlecloud, the batches") == set()
+    assert await named("BATCH") == {"by-term"}
+    assert await named("pfel b ro") == {"by-alias"}
+    assert await named("from s3") == {"shared"}
+    assert "by-name" not in await named("")

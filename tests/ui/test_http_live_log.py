@@ -144,3 +144,28 @@ async def test_the_live_log_continues_when_memory_is_back() -> None:
         hub.on_message("live.decisions.p.manager", {})
         await live.wait(0, 60)
         assert live.end == 3
+
+
+async def test_decisions_are_watched_while_a_request_waits() -> None:
+    hub, events = Hub(), asyncio.Queue[str]()
+
+    class Subscription:
+        async def unsubscribe(self) -> None:
+            events.put_nowait("left")
+
+    async def watch() -> Subscription:
+        events.put_nowait("watched")
+        return Subscription()
+
+    watching = asyncio.create_task(hub.watch_while_listening(watch, idle_s=0))
+    for _ in range(2):
+        await asyncio.sleep(0)
+        assert events.empty()
+        with hub.listen("orders") as first:
+            first.clear()
+            assert await events.get() == "watched"
+            await first.wait(60)
+            with hub.listen("orders", "t1"):
+                assert first._woken.is_set(), "it may have missed a message"
+        assert await events.get() == "left"
+    watching.cancel()

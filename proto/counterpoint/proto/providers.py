@@ -50,4 +50,9 @@ def provider_of(system: str, index: Sequence[Provider]) -> Provider | None:
 @lru_cache(maxsize=4_000)
 def plain_name(name: str) -> str:
     """Return a name without case and punctuation."""
-    return " ".join(re.findall(r"[a-z0-9]+", name.lower()))
+    return plain_text(name)
+
+
+def plain_text(text: str) -> str:
+    """Return a text without case and punctuation."""
+    return " ".join(re.findall(r"[a-z0-9]+", text.lower()))

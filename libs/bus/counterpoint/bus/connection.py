@@ -157,13 +157,14 @@ class Connection(StreamApi):
 
         self._responders.append(await self.client.subscribe(subject, cb=received))
 
-    async def watch(self, subject: str, callback: Callable[[str, Mapping[str, str]], None]) -> None:
-        """Call `callback` with subject and headers of each message on a core subject, at most once each."""
+    async def watch(self, subject: str, callback: Callable[[str, Mapping[str, str]], None]) -> Subscription:
+        """Call `callback` with subject and headers of each message on a core subject, at most once each, until the
+        returned subscription is ended."""
 
         async def received(message: Msg) -> None:
             callback(message.subject, message.headers or {})
 
-        await self.client.subscribe(subject, cb=received)
+        return await self.client.subscribe(subject, cb=received)
 
     async def publish(self, subject: str, body: bytes, headers: dict[str, str]) -> asyncio.Future[PubAck]:
         """Send a message to its stream and return the future of the acknowledgement.

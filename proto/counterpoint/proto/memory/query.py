@@ -28,11 +28,14 @@ class Get(Shape):
 
 
 class List(Shape):
-    """Records of one store, newest first unless `ascending`. `where` matches body fields for equality."""
+    """Records of one store, newest first unless `ascending`. `where` matches body fields for equality. `named_in`
+    selects the records whose `name`, or one of whose `aliases` or `terms`, occurs in a text, ignoring case and
+    punctuation."""
 
     op: Literal["list"] = "list"
     store: str
     where: dict[str, Any] = {}
+    named_in: str | None = Field(default=None, max_length=100_000)
     task_id: str | None = None
     ascending: bool = False
     limit: int = Field(default=50, ge=1, le=1000)

@@ -16,14 +16,22 @@ from counterpoint.manager.session_summary import on_summarize
 from counterpoint.manager.sessions import session_id_of, with_task
 from counterpoint.manager.shadow import on_shadow_due
 from counterpoint.manager.task_commit import task_commit
-from counterpoint.manager.task_history import TaskHistory, read_task_history, task_history, with_spend
+from counterpoint.manager.task_history import (
+    TaskHistory,
+    read_beside,
+    read_task_history,
+    spend_query,
+    task_history,
+    with_spend,
+    with_spend_of,
+)
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import TaskUpdate, UpdateAndWrites, without_effect
 from counterpoint.manager.timers import reassessment, timer_name
 from counterpoint.manager.triggers import trigger_of
 from counterpoint.proto.approvals import ApprovalDecided
 from counterpoint.proto.attempts import TaskOutcomeReported
-from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.incident_settings import STORE as SETTINGS
 from counterpoint.proto.incident_settings import IncidentSettings, ShadowDue, effective_settings, ids_for
 from counterpoint.proto.interventions import AmendTask, CancelTask, TaskOverridden
@@ -85,21 +93,20 @@ class ManagerHandlers:
 
         Warnings of soft limits that its calls have reached are passed on.
         """
-        history = await with_spend(memory, await read_task_history(memory, message.task_id))
+        history, recently_ingested = await _read_for_result(memory, message)
         message = self._approvals.permitted(history, message)
-        update, writes = with_warnings(history, *await self._on_worked(memory, history, message))
+        update, writes = with_warnings(history, *await self._on_worked(memory, history, message, recently_ingested))
         return self._commit(memory, history, update, message.action_id, writes=writes)
 
-    async def _on_worked(self, memory: Memory, history: TaskHistory, message: TaskWorked) -> UpdateAndWrites:
+    async def _on_worked(
+        self, memory: Memory, history: TaskHistory, message: TaskWorked, recently_ingested: bool
+    ) -> UpdateAndWrites:
         if update := developer_results.returned(history, message, memory.now):
             return update, ()
         if held := await self._approvals.held(memory, history, message):
             return held
         if is_current(history, message) and (trigger := trigger_of(history, message)):
             return developer_results.handed_over(history, message, trigger, memory.now), ()
-        recently_ingested = message.outcome == "stopped" and await _was_ingested_since(
-            memory, history.task.submitted_at
-        )
         update = developer_results.on_worked(
             history, message, memory.now, self.limits, recently_ingested=recently_ingested
         )
@@ -231,7 +238,15 @@ async def _last_failure(memory: Memory, task_id: str) -> datetime | None:
     return max(map(datetime.fromisoformat, times), default=None)
 
 
-async def _was_ingested_since(memory: Memory, since: datetime) -> bool:
-    """Whether a record was ingested after `since`: an ingest before the task waited sets no timer for it."""
-    result = await memory.query(*(List(store=store, limit=NEWEST) for store in INGESTED))
-    return ingested_since((item for answer in result for item in answer.items), since)
+async def _read_for_result(memory: Memory, message: TaskWorked) -> tuple[TaskHistory, bool]:
+    """Read the history of a task with its spending, and for a stop whether a record was ingested since the task was
+    submitted: an ingest before the task waited sets no timer for it. Of an ended task only the history may be read."""
+    newest = [List(store=store, limit=NEWEST) for store in INGESTED] if message.outcome == "stopped" else []
+    try:
+        history, (spend, *lists) = await read_beside(memory, message.task_id, spend_query(message.task_id), *newest)
+    except Denied as denied:
+        if denied.rule != ErrorCode.ENDED:
+            raise
+        return await read_task_history(memory, message.task_id), False
+    ingested = ingested_since((item for answer in lists for item in answer.items), history.task.submitted_at)
+    return with_spend_of(history, spend), ingested

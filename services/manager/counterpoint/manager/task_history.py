@@ -12,7 +12,7 @@ from counterpoint.proto.approvals import Approval
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import Source
 from counterpoint.proto.errors import Transient
-from counterpoint.proto.memory import Get, Item, List
+from counterpoint.proto.memory import Get, Item, List, MemoryQuery, QueryResult
 from counterpoint.proto.plans import PlanNote, PlanRecord
 from counterpoint.proto.tasks import State, Task, WaitingFor
 
@@ -77,8 +77,16 @@ def task_history(task: Item, attempts: Sequence[Item]) -> TaskHistory:
 
 async def read_task_history(memory: Memory, task_id: str) -> TaskHistory:
     """Read the history of a task. Raises `Transient` when the task has no record yet."""
+    return (await read_beside(memory, task_id))[0]
+
+
+async def read_beside(
+    memory: Memory, task_id: str, *beside: MemoryQuery
+) -> tuple[TaskHistory, tuple[QueryResult, ...]]:
+    """Read the history of a task, and the answers to other queries in the same request. Raises like
+    `read_task_history`."""
     attempts = List(store="attempts", task_id=task_id, ascending=True, limit=1000)
-    tasks, first = await memory.query(Get(store="tasks", id=task_id), attempts)
+    tasks, first, *answers = await memory.query(Get(store="tasks", id=task_id), attempts, *beside)
     if not tasks.items:
         raise Transient(f"task {task_id} has no record yet", retry_after_s=RETRY_UNKNOWN_S)
     known = [item async for page in memory.pages(attempts, first) for item in page.items]
@@ -86,7 +94,9 @@ async def read_task_history(memory: Memory, task_id: str) -> TaskHistory:
     history = await _with_plans(memory, history)
     pending = history.task.approval
     item = await memory.get(APPROVALS, pending.approval_id) if pending else None
-    return replace(history, approval=(record(item, Approval), item)) if item else history
+    if item is not None:
+        history = replace(history, approval=(record(item, Approval), item))
+    return history, tuple(answers)
 
 
 async def _with_plans(memory: Memory, history: TaskHistory) -> TaskHistory:
@@ -105,5 +115,16 @@ async def with_spend(memory: Memory, history: TaskHistory) -> TaskHistory:
     """Add the spending of a live task, which is complete without it when no model was called."""
     if history.workflow_state.ended:
         return history
-    item = await memory.get("spend", history.task.task_id)
+    (answer,) = await memory.query(spend_query(history.task.task_id))
+    return with_spend_of(history, answer)
+
+
+def spend_query(task_id: str) -> Get:
+    """Return the query for the spending of a task."""
+    return Get(store="spend", id=task_id)
+
+
+def with_spend_of(history: TaskHistory, answer: QueryResult) -> TaskHistory:
+    """Add the spending by the answer to `spend_query`."""
+    item = next(iter(answer.items), None)
     return replace(history, spend=record(item, SpendRecord), spend_item=item) if item else history

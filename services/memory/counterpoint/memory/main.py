@@ -67,9 +67,6 @@ _EMBEDDING_MODEL, _RERANKER = "COUNTERPOINT_EMBEDDING_MODEL", "COUNTERPOINT_RERA
 _PR_SET_DUMPABLE = 4
 _RECORD_POOL = 4
 """Connections reserved for committer, relay and sequencer, so that writes never wait for reads."""
-_GC_OBJECTS = 10_000
-"""New objects between two runs of the garbage collector. With Python's 700 it runs twice a task, mostly over objects
-that live on in a cache."""
 
 
 class RemoteModels:
@@ -171,8 +168,8 @@ class MemoryProcess:
     def _core(self, keys: SigningKeys) -> CoreComponents:
         settings, connection = self._settings, self.service.connection
         origins = OriginCache(settings.read_set_items // 4)
-        self._causes = InboundMessages(self._database, self._rules, origins)
-        self._epochs = Epochs(self._database, self._rules, lambda: self._lease.valid_acquisition)
+        self._causes = InboundMessages(self._database, self._rules, origins, self._acquisition)
+        self._epochs = Epochs(self._database, self._rules, self._acquisition)
         self._relay = Relay(
             self._record,
             connection,
@@ -187,7 +184,7 @@ class MemoryProcess:
             lambda: self._lease.epoch,
             self._relay.capability,
             self._applied,
-            on_begin=self._epochs.begin,
+            on_begin=self._begin,
             queue_limit=settings.commit_queue,
             disk=DiskSpace(settings.data_dir, settings.disk_reserve_bytes),
         )
@@ -225,6 +222,13 @@ class MemoryProcess:
         self._search = SearchComponents(search, models, tiers, valkey)
         return self._search
 
+    def _acquisition(self) -> int | None:
+        return self._lease.valid_acquisition
+
+    def _begin(self, steps: Sequence[CommitPlan]) -> None:
+        self._causes.begin(steps)
+        self._epochs.begin(steps)
+
     def _applied(self, steps: Sequence[CommitPlan], messages: Sequence[LoggedMessage]) -> None:
         for message in messages:
             self._causes.sent_version(message.row.id, message.task_version)
@@ -260,7 +264,6 @@ class MemoryProcess:
             self._ready.set()
             # Objects that exist by now live as long as the process; the garbage collector need not traverse them.
             gc.freeze()
-            gc.set_threshold(_GC_OBJECTS)
             group.create_task(self._relay.run())
             group.create_task(self._announcements.run())
             group.create_task(self._sequencer.run())

@@ -52,7 +52,7 @@ class RouterHandlers:
             event=memory.event,
             request=_idempotency_key(memory),
         )
-        verdict, commit = await receive(memory, arrival, self._idempotency)
+        verdict, commit = await receive(memory, arrival, self._idempotency, expect_new=memory.origin.run == 0)
         if isinstance(verdict, Duplicate):
             log.info("task.duplicate", task_id=verdict.task_id, project=memory.project)
         return commit

@@ -4,16 +4,23 @@ A wake-up is a hint and may be lost, so waiting requests also poll.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from counterpoint.proto.errors import Transient
 
 Result = TypeVar("Result")
 
-WOKEN_BY: tuple[Literal["tasks", "decisions"], ...] = ("tasks", "decisions")
-"""The kinds of live messages that concern a request."""
+UNWATCHED_S = 60.0
+"""Seconds between two checks whether any request waits."""
+
+
+class Watch(Protocol):
+    """A subscription to live messages."""
+
+    async def unsubscribe(self) -> None:
+        """End it."""
 
 
 class Listener:
@@ -67,6 +74,7 @@ class Hub:
 
     def __init__(self) -> None:
         self._listeners: dict[tuple[str, str | None], set[Listener]] = {}
+        self._listening = asyncio.Event()
         self.closed = False
 
     @contextmanager
@@ -77,12 +85,15 @@ class Hub:
             listener.close()
         listeners = self._listeners.setdefault((project, task_id), set())
         listeners.add(listener)
+        self._listening.set()
         try:
             yield listener
         finally:
             listeners.discard(listener)
             if not listeners:
                 self._listeners.pop((project, task_id), None)
+            if not self._listeners:
+                self._listening.clear()
 
     def on_message(self, subject: str, headers: Mapping[str, str]) -> None:
         """Wake the listeners that a live message concerns."""
@@ -90,6 +101,18 @@ class Hub:
         for key in ((project, None), (project, headers.get("ce-correlationid"))):
             for listener in self._listeners.get(key, ()):
                 listener.wake()
+
+    async def watch_while_listening(self, watch: Callable[[], Awaitable[Watch]], idle_s: float = UNWATCHED_S) -> None:
+        """Watch live messages from the first listener on, until none is left for a while."""
+        while True:
+            await self._listening.wait()
+            watched = await watch()
+            for listeners in self._listeners.values():  # They may have missed messages.
+                for listener in listeners:
+                    listener.wake()
+            while self._listening.is_set():  # noqa: ASYNC110
+                await asyncio.sleep(idle_s)
+            await watched.unsubscribe()
 
     def close(self) -> None:
         """End all waits and streams."""

@@ -10,7 +10,7 @@ from counterpoint.graph.lineage import blast_radius_of
 from counterpoint.graph.names import Node, dataset, job, node_of
 from counterpoint.graph.radius import BlastRadius
 from counterpoint.proto.findings import Downstream, Findings
-from counterpoint.proto.memory import Get
+from counterpoint.proto.memory import Get, QueryResult
 from counterpoint.proto.records import RunJob
 from counterpoint.proto.tasks import SubmitTask, Target
 
@@ -34,15 +34,28 @@ async def look_up_downstream(memory: Memory, target: Target | None) -> Downstrea
 
     Raises `Transient` or `Denied`.
     """
-    nodes = [] if target is None else _nodes_of(target)
-    run_id = target.run_id if target else None
-    if not nodes and not run_id:
+    return await downstream_of(memory, target, await memory.query(*target_gets(target)))
+
+
+def target_gets(target: Target | None) -> tuple[Get, ...]:
+    """Return the queries for the job, dataset and run of a task."""
+    if target is None:
+        return ()
+    gets = [Get(store=f"{node.kind}s", id=node.id) for node in _nodes_of(target)]
+    return (*gets, *([Get(store="runs", id=target.run_id)] if target.run_id else []))
+
+
+async def downstream_of(memory: Memory, target: Target | None, answers: Sequence[QueryResult]) -> DownstreamLookup:
+    """Look up the downstream of the first that lineage knows, by the answers to `target_gets`.
+
+    Raises `Transient` or `Denied`.
+    """
+    if target is None or not answers:
         return DownstreamLookup()
-    gets = [Get(store=f"{node.kind}s", id=node.id) for node in nodes]
-    answers = await memory.query(*gets, *([Get(store="runs", id=run_id)] if run_id else []))
+    nodes = _nodes_of(target)
     known_nodes = [node for node, answer in zip(nodes, answers, strict=False) if answer.items]
     known_nodes += [node_of(run.job) for answer in answers[len(nodes) :] for run in records(answer.items, RunJob)]
-    name = f"{nodes[0].kind} {nodes[0]}" if nodes else f"run {run_id}"
+    name = f"{nodes[0].kind} {nodes[0]}" if nodes else f"run {target.run_id}"
     return DownstreamLookup(name, await blast_radius_of(memory, known_nodes[0]) if known_nodes else None)
 
 

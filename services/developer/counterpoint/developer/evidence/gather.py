@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from counterpoint.client import Memory, records
 from counterpoint.developer.evidence.attempts import AttemptResults, EarlierAttempt, rank_attempts
 from counterpoint.developer.evidence.calibration import Calibration
-from counterpoint.developer.evidence.downstream import DownstreamLookup, look_up_downstream
+from counterpoint.developer.evidence.downstream import DownstreamLookup, downstream_of, target_gets
 from counterpoint.developer.evidence.failure import Failure, failure_of_task
 from counterpoint.developer.evidence.lessons import Lesson, lessons
-from counterpoint.developer.evidence.providers import ProviderLookup, look_up_providers
+from counterpoint.developer.evidence.providers import ProviderLookup, look_up_providers, text_with_names
 from counterpoint.developer.evidence.search_query import QUERY_CHARS, SearchQuery
 from counterpoint.developer.excerpts.relevance import Hit, hits, rank_hits
 from counterpoint.developer.language.german import english
@@ -74,15 +75,22 @@ class Evidence:
 
 async def gather(memory: Memory, message: TaskDelegated, calibration: Calibration) -> Evidence:
     """Read the evidence of a task. Raises `Transient` if its override is not in its record yet."""
-    evidence = evidence_of(message, await search(memory, message), calibration)
-    return replace(evidence, downstream=await look_up_downstream(memory, message.task.target))
+    target = message.task.target
+    gets = {f"target {number}": get for number, get in enumerate(target_gets(target))}
+    results = await search(memory, message, beside=gets)
+    evidence = evidence_of(message, results, calibration)
+    return replace(evidence, downstream=await downstream_of(memory, target, [results[name] for name in gets]))
 
 
 async def search(
-    memory: Memory, message: TaskDelegated, query: SearchQuery | None = None, meaning_alone: bool = False
+    memory: Memory,
+    message: TaskDelegated,
+    query: SearchQuery | None = None,
+    meaning_alone: bool = False,
+    beside: Mapping[str, MemoryQuery] = MappingProxyType({}),
 ) -> dict[str, QueryResult]:
-    """Return the results of `queries` by name. They share the size limit of one reply."""
-    named_queries = queries(message, query, meaning_alone)
+    """Return the results of `queries` and of those `beside` them, by name. They share the size limit of one reply."""
+    named_queries = {**queries(message, query, meaning_alone), **beside}
     results = dict(zip(named_queries, await memory.query(*named_queries.values()), strict=True))
     for name in _READ_TO_END:
         listed = named_queries.get(name)
@@ -125,7 +133,9 @@ def queries(
         job = failure.job.model_dump(mode="json", exclude_none=True)
         named_queries["same_job"] = List(store="attempts", where={"job": job}, limit=SAME_JOB)
     if _needs_providers(message):
-        named_queries["providers"] = List(store="providers", limit=PROVIDERS)
+        # A plan is judged by the whole index.
+        named_in = text_with_names(message.task.systems, failure.text) if message.lane == "investigate" else None
+        named_queries["providers"] = List(store="providers", named_in=named_in, limit=PROVIDERS)
     if message.override:
         named_queries["task"] = Get(store="tasks", id=message.task_id)
         named_queries["support"] = HybridSearch(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from counterpoint.proto.providers import Provider, plain_name, provider_of
+from counterpoint.proto.providers import Provider, plain_name, plain_text, provider_of
 from counterpoint.proto.tasks import Need
 
 _DOTTED = re.compile(r"\.[A-Za-z]")
@@ -12,7 +12,8 @@ _DOTTED = re.compile(r"\.[A-Za-z]")
 
 @dataclass(frozen=True)
 class ProviderLookup:
-    """The systems of a task with a provider, and those without, in an index."""
+    """The systems of a task with a provider, and those without, in an index; of a failure in that part of it which
+    `text_with_names` selects."""
 
     found: tuple[tuple[str, Provider], ...] = ()
     missing: tuple[str, ...] = ()
@@ -35,13 +36,18 @@ def look_up_providers(systems: Sequence[str], text: str, index: Sequence[Provide
             missing=tuple(system for system, provider in pairs if provider is None),
             index=tuple(index),
         )
-    words = f" {plain_name(_without_locations(text))} "
+    words = f" {plain_text(text_with_names(systems, text))} "
     mentioned: dict[str, tuple[str, Provider]] = {}
     for provider in index:
         for name in _prose_names(provider):
             if f" {plain_name(name)} " in words:
                 mentioned.setdefault(provider.package, (name, provider))
     return ProviderLookup(found=tuple(mentioned.values()), index=tuple(index))
+
+
+def text_with_names(systems: Sequence[str], text: str) -> str:
+    """Return the text in which a provider of a task is named: its systems, or without systems the prose of its text."""
+    return "\n".join(systems) or _without_locations(text)
 
 
 def _prose_names(provider: Provider) -> tuple[str, ...]:

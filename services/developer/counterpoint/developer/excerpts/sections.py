@@ -90,7 +90,7 @@ class Section:
         """Whether its steps are headings, each with passages of its own."""
         return len({hit.context for hit in self.hits}) > 1
 
-    @property
+    @cached_property
     def context(self) -> str:
         """The headings above all of it."""
         first, last = (hit.context.split(" > ") for hit in (self.hits[0], self.hits[-1]))
@@ -117,7 +117,7 @@ class Section:
         """The content words of its text, its headings and the document title."""
         return words_of(f"{self.text}\n{self.headings}")
 
-    @property
+    @cached_property
     def headings(self) -> str:
         """The document title and the headings above it."""
         return "\n".join((str(self.best.item.body.get("title") or ""), self.context))

@@ -3,6 +3,7 @@
 import re
 from functools import cache, lru_cache
 from importlib.resources import files
+from typing import NamedTuple
 
 import Stemmer  # type: ignore[import-not-found]
 
@@ -75,17 +76,28 @@ def _english_of_stem(word: str) -> tuple[str, ...] | None:
 def is_german(text: str) -> bool:
     """Return whether a text is German: two of its words, or a fifth of them, are."""
     words = _WORD.findall(text.lower())
-    stop_words, translations = _words()
-    telling = [
-        word
-        for word in words
-        if word not in _SHARED_WORDS and (word in stop_words or _STEMMER.stemWord(word) in translations)
-    ]
-    marked = sum(any(letter in word for letter in "äöüß") for word in words)
-    stop_word_count = sum(word in stop_words for word in telling)
+    kinds = [_kind_of(word) for word in words]
+    marked = sum(kind.marked for kind in kinds)
+    stop_word_count = sum(kind.is_stop_word for kind in kinds)
     return bool(words) and (
-        stop_word_count >= 2 or (stop_word_count + marked >= 1 and len(telling) + marked >= 0.3 * len(words))
+        stop_word_count >= 2
+        or (stop_word_count + marked >= 1 and sum(kind.telling for kind in kinds) + marked >= 0.3 * len(words))
     )
+
+
+class _WordKind(NamedTuple):
+    """Whether a word tells German from English, is a stop word that does, and has a letter that English lacks."""
+
+    telling: bool
+    is_stop_word: bool
+    marked: bool
+
+
+@lru_cache(maxsize=20_000)
+def _kind_of(word: str) -> _WordKind:
+    stop_words, translations = _words()
+    telling = word not in _SHARED_WORDS and (word in stop_words or _STEMMER.stemWord(word) in translations)
+    return _WordKind(telling, telling and word in stop_words, any(letter in word for letter in "äöüß"))
 
 
 def stop_word(word: str) -> bool:

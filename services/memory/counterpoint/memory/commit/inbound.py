@@ -1,11 +1,11 @@
 """The message that a request works on: its provenance, its task's version, whether that task has ended, and the
 records that the request changes. All of it is read from the record, nothing from the request."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from cachetools import LRUCache, TTLCache
+from cachetools import LRUCache
 from pydantic_core import from_json
 
 from counterpoint.guard.capabilities import Grant
@@ -20,9 +20,6 @@ from counterpoint.memory.record.stamps import DERIVED, Provenance
 from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.memory import Origin, Ref
 from counterpoint.proto.tasks import ENDED, TaskSubmitted
-
-ENDED_WITHIN_S = 1.0
-"""Seconds after the end of a task until every process of memory refuses its capabilities."""
 
 _REMEMBERED = 10_000
 
@@ -48,14 +45,22 @@ class LoggedHead:
 
 
 class InboundMessages:
-    """Inbound messages and their tasks, by the record; `origins` are the messages sent lately."""
+    """Inbound messages and their tasks, by the record; `origins` are the messages sent lately.
 
-    def __init__(self, database: Database, policy: Policy, origins: OriginCache) -> None:
+    Whether a task has ended is remembered from the commits that this process applies, as long as it is the only active
+    one: `lease` returns the lease under which it is, or None while that is not certain.
+    """
+
+    def __init__(
+        self, database: Database, policy: Policy, origins: OriginCache, lease: Callable[[], int | None]
+    ) -> None:
         self._database = database
         self._policy = policy
         self._origins = origins
         self._versions: LRUCache[str, int | None] = LRUCache(_REMEMBERED)
-        self._ended: TTLCache[tuple[str, str], bool] = TTLCache(maxsize=_REMEMBERED, ttl=ENDED_WITHIN_S)
+        self._lease = lease
+        self._ended: LRUCache[tuple[str, str], tuple[int, bool]] = LRUCache(_REMEMBERED)
+        self._changes = 0
 
     async def of(self, origin: Origin) -> tuple[Provenance, int | None]:
         """The provenance of the inbound message and its task version. Raises `Denied` `message` for none."""
@@ -97,26 +102,39 @@ class InboundMessages:
         self._versions[message_id] = version
 
     async def has_ended(self, grant: Grant) -> bool:
-        """Whether the task of a grant has ended, known to within a second; never of the gateway's, which settles."""
+        """Whether the task of a grant has ended; never of the gateway's, which settles."""
         if grant.task is None or diode.of_gateway(grant):
             return False
-        known = self._ended.get((grant.project, grant.task))
-        if known is None:
-            async with self._database.reading(grant.project) as connection:
-                known = await connection.fetchval(_SQL["state_of_task"], grant.project, grant.task) in ENDED
-            self._ended[grant.project, grant.task] = known
-        return known
+        key, lease, changes = (grant.project, grant.task), self._lease(), self._changes
+        known = self._ended.get(key)
+        if known is not None and known[0] == lease:
+            return known[1]
+        async with self._database.reading(grant.project) as connection:
+            ended = await connection.fetchval(_SQL["state_of_task"], grant.project, grant.task) in ENDED
+        if lease is not None and lease == self._lease() and changes == self._changes:
+            self._ended[key] = lease, ended
+        return ended
+
+    def begin(self, steps: Iterable[CommitPlan]) -> None:
+        """Forget the tasks that commits are about to change: without a call of `applied` their outcome is unknown."""
+        for step in steps:
+            for row in step.writes:
+                if row.store == "tasks":
+                    self._changes += 1
+                    self._ended.pop((step.project, row.id), None)
 
     def applied(self, steps: Iterable[CommitPlan]) -> None:
         """Take note of the states that commits have given to tasks. A task that has just been submitted has none."""
+        lease = self._lease()
         for step in steps:
-            for message in step.messages:
-                if message.type == TaskSubmitted.TYPE and message.task_id is not None:
-                    self._ended[step.project, message.task_id] = False
+            ended = {m.task_id: False for m in step.messages if m.type == TaskSubmitted.TYPE and m.task_id is not None}
             for row in step.writes:
                 if row.store == "tasks":
                     state = from_json(row.body).get("state") if row.body is not None else None
-                    self._ended[step.project, row.id] = state in ENDED
+                    ended[row.id] = state in ENDED
+            self._changes += len(ended)
+            if lease is not None:
+                self._ended.update({(step.project, task): (lease, value) for task, value in ended.items()})
 
     async def to(self, grant: Grant, message_ids: Sequence[UUID]) -> list[LoggedHead]:
         """Return those of some messages that are for the holder of a grant."""

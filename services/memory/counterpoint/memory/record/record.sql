@@ -102,6 +102,14 @@ SELECT row FROM vectors WHERE project IN ({project}, 'shared') AND store = $1 AN
     SELECT project, id FROM records
     WHERE project IN ({project}, 'shared') AND store = 'documents' AND body @> {metadata})
 
+-- name: named_in
+-- Condition on records: a text without case and punctuation contains one of their names.
+EXISTS (
+    SELECT FROM jsonb_array_elements_text(
+        jsonb_build_array(body -> 'name') || coalesce(body -> 'aliases', '[]') || coalesce(body -> 'terms', '[]')
+    ) AS known (name)
+    WHERE position(' ' || btrim(regexp_replace(lower(name), '[^a-z0-9]+', ' ', 'g')) || ' ' IN {text}) > 0)
+
 -- name: has_installation
 SELECT to_regclass('public.installation') IS NOT NULL
 

@@ -12,6 +12,7 @@ from typing import Any
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import EdgeWalk, Filter, List
+from counterpoint.proto.providers import plain_text
 
 _SQL = load_statements(__package__)
 
@@ -47,6 +48,9 @@ def conditions(query: List, *, indexed: bool = True) -> tuple[list[str], list[An
             clause(f"by_{name} =", wanted[:KEY_CHARS])
         elif name == "task_id":
             clause("task_id =", wanted)
+    if query.named_in is not None:
+        values.append(f" {plain_text(query.named_in)} ")
+        clauses.append(_SQL["named_in"].format(text=f"${len(values)}"))
     if query.cursor is not None:
         clause("seq >" if query.ascending else "seq <", query.cursor)
     return clauses, values

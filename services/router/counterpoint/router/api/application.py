@@ -52,7 +52,7 @@ from counterpoint.router.api import (
 from counterpoint.router.api.context import RouterResources, TaskIssues
 from counterpoint.router.authentication import Authenticator
 from counterpoint.router.console import serving, sign_in
-from counterpoint.router.hub import WOKEN_BY, Hub
+from counterpoint.router.hub import Hub, Watch
 from counterpoint.router.intake.running_tasks import RunningTasks
 from counterpoint.router.mcp.endpoint import McpEndpoint
 from counterpoint.router.problems import answer_with_problems
@@ -174,9 +174,13 @@ def attach(
         running_tasks.on_message(subject, headers)
 
     async def http() -> None:
-        for kind in WOKEN_BY:
-            await service.connection.watch(subjects.live_kind(kind, "*"), on_message)
+        await service.connection.watch(subjects.live_kind("tasks", "*"), on_message)
         await serve(server)
+
+    async def watch_decisions() -> Watch:
+        watched = await service.connection.watch(subjects.live_kind("decisions", "*"), hub.on_message)
+        await service.connection.client.flush()
+        return watched
 
     async def finish() -> None:
         server.should_exit = True
@@ -185,4 +189,9 @@ def attach(
         await server.finish()
 
     service.on_stop(finish)
+
+    async def watch_while_listening() -> None:
+        await hub.watch_while_listening(watch_decisions)
+
+    service.add_task(watch_while_listening)
     service.add_task(http, lambda: None if server.started else "http")

@@ -41,11 +41,12 @@ def signer(by_kind: str) -> str:
 
 
 async def receive(
-    memory: Memory, arrival: TaskArrival, idempotency: timedelta
+    memory: Memory, arrival: TaskArrival, idempotency: timedelta, *, expect_new: bool = False
 ) -> tuple[Acceptance | Duplicate, Commit]:
     """Return the verdict on an arrival, and its commit. The commit of a duplicate starts nothing.
 
-    Secrets in names are redacted. Raises `Permanent` with `conflict`,
+    With `expect_new` an arrival that can be accepted is taken for a new one without a query: if it is not, its commit
+    is a `Conflict`. Secrets in names are redacted. Raises `Permanent` with `conflict`,
     `idempotency_conflict` or `invalid`, and what a query raises.
     """
     names = {name: getattr(arrival.task, name) for name in SubmitTask.model_fields if name not in _FREE_TEXT_AND_IDS}
@@ -61,6 +62,9 @@ async def receive(
         keys["event"] = event_key(*arrival.event)
     if arrival.request:
         keys["request"] = arrival.request.key
+    new = admit(arrival, PriorRecords(), idempotency) if expect_new else None
+    if isinstance(new, Acceptance):
+        return new, _acceptance_commit(memory, arrival, new.submission, _key_writes(arrival, arrival.task_id, keys, {}))
     found = await memory.query(*(Get(store=STORE, id=key) for key in keys.values()))
     items = {name: answer.items[0] for name, answer in zip(keys, found, strict=True) if answer.items}
     prior = PriorRecords(
