@@ -99,10 +99,11 @@ def test_terse_text_with_technical_words_is_german(text: str) -> None:
 
 
 def test_german_failure_with_an_english_error_is_german() -> None:
-    found = [german_words("Die Nachrichten bleiben in der Warteschlange, bis der Empfänger antwortet.")]
-    error = "status=deferred (connect to mx1.example.net[203.0.113.7]:25: Connection timed out)\n" * 3
-    assert "warteschlang" not in question_terms(f"Nachrichten in den Warteschlangen\n{error}", found).missing
-    assert "die" not in question_terms(f"Warum sind die Nachrichten noch da?\n{error}", found).worth
+    found = [german_words("Die Nachrichten bleiben in den Warteschlangen, bis der Empfänger antwortet.")]
+    error = "deferred (connect to mx1.example.net[203.0.113.7]:25: Connection timed out)\n" * 3
+    terms = question_terms(f"Warteschlange hängt\n{error}", found)
+    assert {"warteschlang", "hang"} <= terms.worth.keys()
+    assert "warteschlang" not in terms.missing
 
 
 def test_separated_prefix_is_part_of_its_verb_and_a_noun_is_no_verb() -> None:
@@ -116,3 +117,32 @@ def test_german_words_that_share_a_stem_or_an_ending_are_told_apart() -> None:
     assert english_words("zustände") == english_words("zustand") == ("state", "status")
     assert "change" not in english_words("einverstanden")
     assert english_words("produktionsdaten") == ("data",)
+
+
+def test_translated_word_tells_nothing_if_all_its_translations_are_everyday_words() -> None:
+    terms = question_terms("Muss der Hafenwart das Protokoll löschen oder die Kopie ändern?", [])
+    assert terms.telling >= {"protokoll", "kopi"}
+    assert terms.telling.isdisjoint({"losch", stem("ändern")})
+
+
+def test_translation_of_a_verb_does_not_name_the_subject_of_another_page() -> None:
+    page = "# Pult\n\n## Rollen\n\nWer einen Lauf abbricht, braucht die Rolle Bediener."
+    other = "# Stopping\n\n## By hand\n\nStop the engine by hand. Do not stop it twice."
+    question = "welche rolle brauche ich um einen lauf abzubrechen"
+    selected = QuestionHits(question, hits_of(question, ("pult.md", page), ("stopping.md", other))).selected
+    assert selected is not None
+    assert selected.excerpts[0].section.source == "pult.md"
+    assert not selected.lacks(selected.excerpts)
+
+
+def test_port_stands_before_its_meaning_in_a_table() -> None:
+    table = "| Name | Vorgabe | Bedeutung |\n|---|---|---|\n| `pult` | 7412 | Port, auf dem das Pult lauscht |\n"
+    question = "auf welchem port lauscht das pult"
+    selected = QuestionHits(question, hits_of(question, ("anschluesse.md", f"# Anschlüsse\n\n{table}"))).selected
+    assert selected is not None
+    assert not selected.lacks(selected.excerpts)
+
+
+def test_english_words_that_are_german_stop_words_make_no_text_german() -> None:
+    assert not is_german("will the ab test run on all nodes")
+    assert not is_german("which nodes will halt fast")

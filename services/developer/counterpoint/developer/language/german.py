@@ -60,7 +60,7 @@ _MOST = 64
 _SHARED_WORDS = frozenset(
     ("am", "an", "also", "bin", "da", "den", "des", "die", "in", "so", "war", "was", "man", "oder", "index", "alarm",
      "parallel", "version", "server", "name", "minute", "problem", "variable", "probe", "er", "hat", "um", "ja", "du",
-     "alle", "als", "testen", "pro", "hin", "dir", "deren", "halt", "fast", "rein")
+     "alle", "als", "testen", "pro", "hin", "dir", "deren", "halt", "fast", "rein", "will", "ab")
 )  # fmt: skip
 """Words of the list that are also English."""
 

@@ -127,7 +127,7 @@ def _german_terms(question: str, found: Set[str]) -> tuple[dict[str, frozenset[s
         english = content_words(" ".join(translations(word)))
         forms = frozenset({stem(word), *content_words(word), *english})
         pair = parts(word, found | known_stems()) if forms.isdisjoint(found) else ()
-        if is_everyday(word) or (english and english <= everyday_stems()):
+        if english <= everyday_stems() if english_words(word) else is_everyday(word):
             everyday.add(stem(word))
         if not found.isdisjoint(pair):
             synonyms |= {part: frozenset({part, *synonyms.get(part, ())}) for part in pair}
