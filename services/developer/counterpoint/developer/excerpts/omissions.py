@@ -8,6 +8,7 @@ from counterpoint.developer.excerpts.sections import Section
 from counterpoint.developer.language.exact_forms import names_in
 from counterpoint.developer.language.kinds import DEFAULT, OWN, OWNERSHIP, Kind
 from counterpoint.developer.language.question_terms import QuestionTerms
+from counterpoint.developer.language.words import content_words
 
 _SETTING = re.compile(r"\b\w+(?:[._]\w+)+|\b[a-z]+[A-Z]\w*")
 _VALUE = r"['\"`*]{0,3}\s{0,3}[:=|]\s{0,3}[\w'\"`.-]"
@@ -41,9 +42,10 @@ def _has_kind(terms: QuestionTerms, excerpts: Sequence[Excerpt]) -> bool:
 
 def _omits_subject(terms: QuestionTerms, compared: Sequence[Section], source: str) -> bool:
     """Return whether the question names the subject of a document by a word that no section of this one has, such as
-    the name of another system. The words that ask for an owner or a value name none."""
+    the name of another system. The words that ask for an owner or a value name none, and a translation neither."""
     text = OWNERSHIP.sub(" ", terms.kind.asks.sub(" ", terms.text) if terms.kind else terms.text)
-    named = {word for one in compared for word in terms.matching(one.subject)} & terms.words_in(text)
+    literal = content_words(text) | terms.worth.keys()
+    named = {word for one in compared for word in terms.matching(one.subject & literal)} & terms.words_in(text)
     own = [one for one in compared if one.source == source]
     return not named <= {word for each in own for word in terms.matching(each.words | each.subject)}
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from counterpoint.developer.excerpts.passages import is_same_text
-from counterpoint.developer.language.words import content_words, coverage, weights
+from counterpoint.developer.language.question_terms import german_words, question_terms
+from counterpoint.developer.language.words import content_words
 from counterpoint.proto.decisions import Source
 from counterpoint.proto.memory import Item
 from counterpoint.proto.messages import Shape
@@ -83,9 +84,10 @@ class Hit:
 
 def hits(query: str, items: Sequence[Item], curve: Curve) -> tuple[Hit, ...]:
     """Return the chunks of a query, most relevant first. Words are idf-weighted within these chunks."""
-    shown = [(item, content_words("\n".join(_shown_texts(item)))) for item in items]
-    worth = weights(content_words(query), [words for _, words in shown])
-    graded = (_hit(item, words, coverage(worth, words), curve) for item, words in shown)
+    texts = ["\n".join(_shown_texts(item)) for item in items]
+    shown = [(item, content_words(text) | german_words(text)) for item, text in zip(items, texts, strict=True)]
+    terms = question_terms(query, [words for _, words in shown], with_digits=False)
+    graded = (_hit(item, words, terms.share(terms.matching(words)), curve) for item, words in shown)
     return tuple(sorted(graded, key=lambda hit: (-hit.relevance, hit.source, hit.start)))
 
 

@@ -69,7 +69,8 @@ KINDS = (
     _kind(
         "port",
         (r"\b(?:which|what) .{0,20}\bport\b", r"\bwelche[rnm]? .{0,20}\bport\b"),
-        (r"\bport\b.{0,40}?\d{2,5}", r"[a-z\])]:\d{2,5}\b", r":\d{4,5}\b", r"\d{2,5}/(?:tcp|udp)"), strict=True,
+        (r"\bport\b.{0,40}?\d{2,5}", r"\b\d{4,5}; [^:;\n]{1,30}: [^;\n]{0,20}\bport\b",
+         r"[a-z\])]:\d{2,5}\b", r":\d{4,5}\b", r"\d{2,5}/(?:tcp|udp)"), strict=True,
     ),
     _kind(
         "version",

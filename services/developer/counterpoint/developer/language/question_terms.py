@@ -7,20 +7,21 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from counterpoint.developer.language.codes import codes_of
+from counterpoint.developer.language.compounds import compounds_with, parts
 from counterpoint.developer.language.german import (
     borrowed_words,
     english,
     english_words,
+    german_sequence,
+    is_everyday,
     is_german,
+    known_stems,
     restarts,
-    separated_verbs,
     stem,
-    stop_word,
 )
 from counterpoint.developer.language.kinds import OURS, PERMISSION, Kind, kind_of
 from counterpoint.developer.language.words import content_words, everyday_stems
 
-_WORD = re.compile(r"[a-zäöüß]{2,}")
 _MEASURES = content_words("long often soon old many much big large high far lange oft alt viel hoch groß")
 _DIGIT = re.compile(r"\d(?<![\w.,:/-]\d)(?![\w.,:/-]|\. )")
 _VERSION = re.compile(r"(?<![\w.,:/-])v?(\d{1,4}\.\d{1,4})(?![\w:/-])")
@@ -30,13 +31,15 @@ _JOINED = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b|\b\w*[a-z][A-Z]\w*\b|\b\w*\d\w*\b|
 @dataclass(frozen=True)
 class QuestionTerms:
     """A question. `worth` are its words with their idf among the results; `synonyms` are alternatives of a word;
-    `missing` are words that no result contains; `common` are codes of many failures."""
+    `missing` are words that no result contains; `common` are codes of many failures; `everyday` are those
+    that name nothing."""
 
     text: str
     worth: Mapping[str, float]
     synonyms: Mapping[str, frozenset[str]]
     missing: frozenset[str] = frozenset()
     common: frozenset[str] = frozenset()
+    everyday: frozenset[str] = frozenset()
 
     @cached_property
     def codes(self) -> tuple[str, ...]:
@@ -65,7 +68,7 @@ class QuestionTerms:
     @cached_property
     def telling(self) -> frozenset[str]:
         """The words that name things, without everyday words."""
-        return frozenset(word for word, forms in self.synonyms.items() if forms.isdisjoint(everyday_stems()))
+        return frozenset(self.synonyms) - self.everyday
 
     def telling_beside(self, subject: Set[str]) -> Set[str]:
         """Return the words that tell what is asked about the subject of a page: those that name things, or any others
@@ -109,24 +112,44 @@ def question_terms(
     `with_digits` includes single digits, which in failures are values of parameters. `common` are codes that
     distinguish nothing.
     """
+    bags = list(found)
     synonyms = {stem: frozenset({stem}) for stem in content_words(question)}
-    if is_german(question):
-        verbs = separated_verbs(question)
-        words = [verbs.get(word, word) for word in _WORD.findall(question.lower()) if not stop_word(word)]
-        synonyms = {
-            german: frozenset({german, *content_words(word), *content_words(" ".join(translations(word)))})
-            for word in words
-            if (german := stem(word)) and content_words(word)
-        } | {form: frozenset({form}) for word in _JOINED.findall(question) for form in content_words(word)}
-        if restarts(question):
-            synonyms["restart"] = frozenset({"restart"})
+    everyday = everyday_stems() & synonyms.keys()
+    if any(map(is_german, question.splitlines())):
+        synonyms, everyday = _german_terms(question, frozenset().union(*bags))
     if with_digits:
         synonyms |= {digit: frozenset({digit}) for digit in digits(question)}
-    bags = list(found)
     words_in = {word: sum(not forms.isdisjoint(bag) for bag in bags) for word, forms in synonyms.items()}
     rare = {word: math.log(1 + len(bags) / (1 + count)) for word, count in words_in.items()}
     missing = frozenset(word for word, count in words_in.items() if not count)
-    return QuestionTerms(question, rare, synonyms, missing, common)
+    return QuestionTerms(question, rare, synonyms, missing, common, everyday)
+
+
+def _german_terms(question: str, found: Set[str]) -> tuple[dict[str, frozenset[str]], frozenset[str]]:
+    """Return the words of a German question with their forms, and those that are everyday words.
+
+    Forms are the stem, the translations, and the compounds with the word among those `found`. A compound that is not
+    found stands for its parts, if one is found and the other known.
+    """
+    synonyms, everyday = dict[str, frozenset[str]](), set[str]()
+    for word in german_sequence(question):
+        english = content_words(" ".join(translations(word)))
+        forms = frozenset({stem(word), *content_words(word), *english})
+        pair = parts(word, found | known_stems()) if forms.isdisjoint(found) else ()
+        if english <= everyday_stems() if english_words(word) else is_everyday(word):
+            everyday.add(stem(word))
+        if not found.isdisjoint(pair):
+            synonyms |= {part: frozenset({part, *synonyms.get(part, ())}) for part in pair}
+        elif content_words(word):
+            synonyms[stem(word)] = forms
+    names = {form for word in _JOINED.findall(question) for form in content_words(word)}
+    synonyms |= {form: frozenset({form}) for form in names}
+    for word, compounds in compounds_with(tuple(synonyms), found, found | known_stems() | synonyms.keys()).items():
+        synonyms[word] |= compounds
+    if restarts(question):
+        synonyms["restart"] = frozenset({"restart"})
+        everyday.add("restart")
+    return synonyms, frozenset(everyday | names & everyday_stems())
 
 
 def translations(word: str) -> tuple[str, ...]:
@@ -142,8 +165,13 @@ def digits(text: str) -> frozenset[str]:
 @lru_cache(maxsize=2_000)
 def words_of(text: str) -> frozenset[str]:
     """Return the content words of a text; for a German text also German stems and their translations."""
-    words = content_words(text) | digits(text)
+    return content_words(text) | digits(text) | german_words(text)
+
+
+@lru_cache(maxsize=2_000)
+def german_words(text: str) -> frozenset[str]:
+    """Return the stems of the words of a German text and their translations; none of another text."""
     if not is_german(text):
-        return words
-    german = frozenset(stem(word) for word in _WORD.findall(text.lower()) if not stop_word(word))
-    return words | german | content_words(english(text) or "")
+        return frozenset()
+    german = frozenset(map(stem, german_sequence(text)))
+    return german | content_words(english(text) or "")
