@@ -56,7 +56,7 @@ def test_parts_of_a_compound_are_known_words() -> None:
     assert parts("druckkontingent", known) == ()
     assert parts("durchreichen", known | {"durch"}) == parts("wegräumen", known | {"weg"}) == ()
     found = frozenset({stem("schlüsseldatei"), stem("verschlüsselung"), stem("schlüssel")})
-    (compounds,) = compounds_with([stem("schlüssel")], found, known | {stem("datei"), "ver"}).values()
+    (compounds,) = compounds_with({stem("schlüssel")}, found, known | {stem("datei"), "ver"}).values()
     assert compounds == {stem("schlüsseldatei")}
 
 

@@ -98,13 +98,13 @@ def is_german(text: str) -> bool:
     of them is a stop word, an everyday word or has an umlaut."""
     found = _WORD.findall(text.lower())
     words = [word for word in found if word not in _SHARED_WORDS]
-    stop_words, translations = _words()
-    common = stop_words | _everyday()[0]
+    (stop_words, translations), (everyday, _) = _words(), _everyday()
+    stops = sum(word in stop_words for word in words)
     marked = sum(any(letter in word for letter in "äöüß") for word in words)
-    telling = sum(word in common or stem(word) in translations for word in words)
-    return sum(word in stop_words for word in words) >= 2 or (
-        marked + sum(word in common for word in words) >= 1 and telling + marked >= 0.3 * len(found)
-    )
+    if stops >= 2 or not stops + marked + sum(word in everyday for word in words):
+        return stops >= 2
+    telling = sum(word in stop_words or word in everyday or stem(word) in translations for word in words)
+    return telling + marked >= 0.3 * len(found)
 
 
 @cache
