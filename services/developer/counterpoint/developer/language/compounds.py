@@ -1,6 +1,6 @@
 """German compounds: their parts, compared with the words of a question and of the passages found for it."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Set
 from functools import lru_cache
 
 from counterpoint.developer.language.german import is_particle, stem
@@ -29,16 +29,15 @@ def parts(word: str, known: Set[str]) -> tuple[str, ...]:
     return next((pair for pair in splits(word) if all(part in known for part in pair)), ())
 
 
-def compounds_with(stems: Iterable[str], found: Set[str], known: Set[str]) -> Mapping[str, frozenset[str]]:
-    """Return for each stem the words `found` that are compounds of it and of another `known` stem."""
-    return {
-        one: frozenset(
-            word
-            for word in found
-            if len(word) >= len(one) + _LEAST
-            and (word.startswith(one) or word.endswith(one))
-            and any(one in pair and all(part in known for part in pair) for pair in splits(word))
-        )
-        for one in stems
-        if len(one) >= _LEAST
-    }
+def compounds_with(stems: Set[str], found: Iterable[str], known: Set[str]) -> dict[str, set[str]]:
+    """Return for each stem that has some the words `found` that are compounds of it and of another `known` stem."""
+    compounds: dict[str, set[str]] = {}
+    first, last = ({one[edge] for one in stems} for edge in (slice(_LEAST), slice(-_LEAST, None)))
+    for word in found:
+        if len(word) > _MOST or (word[:_LEAST] not in first and word[-_LEAST:] not in last):
+            continue
+        cuts = range(_LEAST, len(word) - _LEAST + 1)
+        for one in stems & {edge for cut in cuts for edge in (word[:cut], word[cut:])}:
+            if any(one in pair and all(part in known for part in pair) for pair in splits(word)):
+                compounds.setdefault(one, set()).add(word)
+    return compounds

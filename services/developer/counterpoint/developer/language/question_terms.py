@@ -144,7 +144,7 @@ def _german_terms(question: str, found: Set[str]) -> tuple[dict[str, frozenset[s
             synonyms[stem(word)] = forms
     names = {form for word in _JOINED.findall(question) for form in content_words(word)}
     synonyms |= {form: frozenset({form}) for form in names}
-    for word, compounds in compounds_with(tuple(synonyms), found, found | known_stems() | synonyms.keys()).items():
+    for word, compounds in compounds_with(synonyms.keys(), found, found | known_stems() | synonyms.keys()).items():
         synonyms[word] |= compounds
     if restarts(question):
         synonyms["restart"] = frozenset({"restart"})

@@ -1,12 +1,14 @@
 """The HTTP API: the application and its server."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 
 from counterpoint.bus import Service
+from counterpoint.bus.connection import Connection
 from counterpoint.bus.health import http_server, serve
 from counterpoint.proto import schemas, subjects
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
@@ -177,11 +179,6 @@ def attach(
         await service.connection.watch(subjects.live_kind("tasks", "*"), on_message)
         await serve(server)
 
-    async def watch_decisions() -> Watch:
-        watched = await service.connection.watch(subjects.live_kind("decisions", "*"), hub.on_message)
-        await service.connection.client.flush()
-        return watched
-
     async def finish() -> None:
         server.should_exit = True
         hub.close()
@@ -190,8 +187,14 @@ def attach(
 
     service.on_stop(finish)
 
-    async def watch_while_listening() -> None:
-        await hub.watch_while_listening(watch_decisions)
-
-    service.add_task(watch_while_listening)
+    service.add_task(partial(_watch_decisions, service.connection, hub))
     service.add_task(http, lambda: None if server.started else "http")
+
+
+async def _watch_decisions(connection: Connection, hub: Hub) -> None:
+    async def watch() -> Watch:
+        watched = await connection.watch(subjects.live_kind("decisions", "*"), hub.on_message)
+        await connection.client.flush()
+        return watched
+
+    await hub.watch_while_listening(watch)
