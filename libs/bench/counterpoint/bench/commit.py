@@ -26,7 +26,7 @@ FRESH_BYTES = 2048
 
 _FILL_RECORDS = """
 INSERT INTO records (project, store, id, version, seq, author, label, integrity, body, sha256, commit_id)
-SELECT $1, CASE WHEN n % 2 = 0 THEN 'decisions' ELSE 'actions' END, gen_random_uuid()::text, 1, n, 'manager', 1, 2,
+SELECT $1, CASE WHEN n % 2 = 0 THEN 'decisions' ELSE 'runs' END, gen_random_uuid()::text, 1, n, 'manager', 1, 2,
        jsonb_build_object('decision', 'delegate', 'n', n), sha256(n::text::bytea), gen_random_uuid()
 FROM generate_series($2::bigint, $3::bigint) AS n
 """
@@ -98,7 +98,8 @@ def fresh_text(draw: random.Random) -> str:
 
 
 async def fill_records(bench: BenchStack, rows: int) -> None:
-    """Insert `rows` records."""
+    """Insert `rows` records of stores that no other tier follows: memory would work on them for minutes beside the
+    commits that are measured."""
     for start in range(0, rows, 100_000):
         await bench.postgres.execute(
             _FILL_RECORDS, PROJECT, 10_000_000 + start, 10_000_000 + min(start + 100_000, rows) - 1
