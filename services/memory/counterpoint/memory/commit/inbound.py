@@ -97,13 +97,17 @@ class InboundMessages:
         self._versions[message_id] = version
 
     async def has_ended(self, grant: Grant) -> bool:
-        """Whether the task of a grant has ended, known to within a second; never of the gateway's, which settles."""
+        """Whether the task of a grant has ended or was erased, known to within a second; never of the gateway's, which
+        settles.
+
+        A task that was erased and submitted again has a submission."""
         if grant.task is None or diode.of_gateway(grant):
             return False
         known = self._ended.get((grant.project, grant.task))
         if known is None:
             async with self._database.reading(grant.project) as connection:
-                known = await connection.fetchval(_SQL["state_of_task"], grant.project, grant.task) in ENDED
+                ended = await connection.fetchval(_SQL["has_task_ended"], grant.project, grant.task, sorted(ENDED))
+            known = bool(ended)
             self._ended[grant.project, grant.task] = known
         return known
 
@@ -114,9 +118,10 @@ class InboundMessages:
                 if message.type == TaskSubmitted.TYPE and message.task_id is not None:
                     self._ended[step.project, message.task_id] = False
             for row in step.writes:
-                if row.store == "tasks":
-                    state = from_json(row.body).get("state") if row.body is not None else None
-                    self._ended[step.project, row.id] = state in ENDED
+                if row.store == "tasks" and row.body is None:
+                    self._ended.pop((step.project, row.id), None)
+                elif row.store == "tasks":
+                    self._ended[step.project, row.id] = from_json(row.body).get("state") in ENDED
 
     async def to(self, grant: Grant, message_ids: Sequence[UUID]) -> list[LoggedHead]:
         """Return those of some messages that are for the holder of a grant."""
