@@ -118,9 +118,11 @@ class InboundMessages:
                 if message.type == TaskSubmitted.TYPE and message.task_id is not None:
                     self._ended[step.project, message.task_id] = False
             for row in step.writes:
-                if row.store == "tasks" and row.body is None:
+                if row.store != "tasks":
+                    continue
+                if row.body is None:
                     self._ended.pop((step.project, row.id), None)
-                elif row.store == "tasks":
+                else:
                     self._ended[step.project, row.id] = from_json(row.body).get("state") in ENDED
 
     async def to(self, grant: Grant, message_ids: Sequence[UUID]) -> list[LoggedHead]:
