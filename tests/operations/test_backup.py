@@ -257,7 +257,9 @@ async def test_a_house_moves_to_a_server_of_its_owner_and_back_by_a_restore_that
         await Stack(laptop, http_port=0).start()
     assert refused.value.code == "restore_unfinished"
     back = open_backup(tmp_path / "back", PASSPHRASE, VERSION)
-    await restore(back, laptop)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "unlink", removed_by_another())
+        await restore(back, laptop)
     assert not (laptop / RESTORING).exists()
     assert read_credentials(laptop / "secrets.json") == restored
     assert (laptop / "secrets.json").stat().st_mode & 0o077 == 0
@@ -315,6 +317,18 @@ async def test_a_dump_that_fails_loads_nothing(tmp_path: Path) -> None:
         server.run("DROP TABLE second", there)
         await load(there, [whole])
         assert server.run("SELECT count(*) FROM first", there) == "200000"
+
+
+def removed_by_another() -> Callable[..., None]:
+    """Return an `unlink` that finds the first file of a folder gone, as if the server that ends had removed it."""
+    unlink, first = os.unlink, iter((True,))
+
+    def gone(path: str, *, dir_fd: int | None = None) -> None:
+        if dir_fd is not None and next(first, False):
+            unlink(path, dir_fd=dir_fd)
+        unlink(path, dir_fd=dir_fd)
+
+    return gone
 
 
 def interrupted(*_: object) -> None:

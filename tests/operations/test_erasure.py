@@ -17,7 +17,16 @@ from counterpoint.memory.operations.erasure import Erasures
 from counterpoint.memory.operations.large_acts import LargeActs
 from counterpoint.memory.provenance.influence import Influence
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import Get, List, LogAfter, Write
+from counterpoint.proto.memory import (
+    GatewayToken,
+    Get,
+    HybridSearch,
+    List,
+    LogAfter,
+    QueryReply,
+    QueryRequest,
+    Write,
+)
 from counterpoint.proto.upcast import UPCASTERS
 
 MARK = "zebrafinch"
@@ -105,6 +114,25 @@ async def test_an_erased_task_is_gone_and_the_proofs_hold(house: House, project:
         referring = "SELECT count(*) FROM logged_messages WHERE project = $1 AND task_id = $2 AND records IS NOT NULL"
         assert await connection.fetchval(referring, project, other) > 0
         assert await connection.fetchval(referring, project, task) == 0
+
+
+async def test_capabilities_of_an_erased_task_end_until_it_is_submitted_again(house: House, project: str) -> None:
+    developer = house.delivery(await house.delegated(project, "t-1"))
+    queries = (List(store="attempts"), HybridSearch(store="chunks", text="disk full"))
+    for query in queries:
+        await house.answer("developer", developer, query)
+    await erase(house, project, "task", "t-1")
+    for query in queries:
+        await house.refusal("developer", developer, "ended", query)
+    request = QueryRequest(origin=developer, gateway=GatewayToken(purpose="model", reads=len(queries)))
+    reply = QueryReply.model_validate_json(await house.door.query("developer", request.model_dump_json().encode()))
+    assert reply.refusal is not None
+    assert reply.refusal.code == "ended"
+    submission = Write(store="submissions", id="task:t-1", body={"task_id": "t-1"})
+    await house.apply("router", house.standing(project, principal=PERSON), writes=(submission,))
+    house.restart()
+    for query in queries:
+        await house.answer("developer", developer, query)
 
 
 async def test_an_erased_project_is_gone_and_no_other(house: House, project: str) -> None:

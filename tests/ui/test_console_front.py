@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from agents.router_house import NOW, PROJECT
+from growth import LIMIT
 from playwright.async_api import Browser, Page, Route, expect
 from playwright.async_api import Error as PlaywrightError
 from ui.browser import ConsoleBrowser
@@ -20,6 +21,22 @@ from counterpoint.proto.decisions import DecisionMade
 
 NOW_PAGE = f"/#/now?project={PROJECT}"
 PORTION = 100
+RENDERED = """async (texts) => {
+    const {markdown} = await import("/console/markdown.js");
+    const took = (text) => {
+        const began = performance.now();
+        markdown(text);
+        return performance.now() - began;
+    };
+    return texts.map((text) => Math.min(took(text), took(text), took(text)));
+}"""
+"""The milliseconds for each text."""
+QUOTED = """async (text) => {
+    const {markdown} = await import("/console/markdown.js");
+    const element = markdown(text);
+    return [element.querySelectorAll("blockquote").length, element.textContent.length];
+}"""
+"""The number of quotes and the length of what is shown."""
 
 
 @pytest.fixture
@@ -221,3 +238,17 @@ async def test_a_late_answer_does_not_replace_that_of_a_newer_search(
     await page.evaluate("fetch('/v1/whoami').then((answer) => answer.status)")
     await expect(page.get_by_text("about the second")).to_be_visible()
     await expect(page.get_by_text("about the first")).to_have_count(0)
+
+
+async def test_quotes_in_quotes_are_rendered_to_a_depth(front: RunningFront, console: ConsoleBrowser) -> None:
+    page = await opened(console, front, "ann")
+    assert await page.evaluate(QUOTED, ">" * 16_000) == [5, 16_000 - 5]
+
+
+@pytest.mark.parametrize("pump", ["[", "[a](", ">", "```\nx\n"])
+async def test_a_markdown_text_is_rendered_in_linear_time(
+    front: RunningFront, console: ConsoleBrowser, pump: str
+) -> None:
+    page = await opened(console, front, "ann")
+    times = await page.evaluate(RENDERED, [pump * (size // len(pump)) for size in (8_000, 64_000)])
+    assert times[1] / max(times[0], 2) < LIMIT

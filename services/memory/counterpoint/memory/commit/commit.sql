@@ -22,8 +22,11 @@ SELECT id::text, task_id, label, integrity FROM messages WHERE project = $1 AND 
 SELECT i.reply, a.body AS leaf, a.packed FROM inbox i LEFT JOIN audit a ON a.project = i.project AND a.id = $4
 WHERE i.consumer = $1 AND i.message_id = $2 AND i.step = $3
 
--- name: state_of_task
-SELECT body ->> 'state' FROM records WHERE project = $1 AND store = 'tasks' AND id = $2
+-- name: has_task_ended
+SELECT CASE WHEN body IS NOT NULL THEN body ->> 'state' = ANY ($3)
+            ELSE NOT EXISTS (SELECT FROM records WHERE project = $1 AND store = 'submissions' AND id = 'task:' || $2
+                             AND body IS NOT NULL) END
+FROM records WHERE project = $1 AND store = 'tasks' AND id = $2
 
 -- name: recorded_task
 SELECT body ->> 'state' AS state, label, coalesce(body -> 'budget' ->> 'usd', body -> 'budget' ->> 'tokens') IS NOT NULL

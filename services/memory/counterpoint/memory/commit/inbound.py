@@ -102,7 +102,10 @@ class InboundMessages:
         self._versions[message_id] = version
 
     async def has_ended(self, grant: Grant) -> bool:
-        """Whether the task of a grant has ended; never of the gateway's, which settles."""
+        """Whether the task of a grant has ended or was erased; never of the gateway's, which settles.
+
+        A task that was erased and submitted again has a submission.
+        """
         if grant.task is None or diode.of_gateway(grant):
             return False
         key, lease, changes = (grant.project, grant.task), self._lease(), self._changes
@@ -110,7 +113,8 @@ class InboundMessages:
         if known is not None and known[0] == lease:
             return known[1]
         async with self._database.reading(grant.project) as connection:
-            ended = await connection.fetchval(_SQL["state_of_task"], grant.project, grant.task) in ENDED
+            found = await connection.fetchval(_SQL["has_task_ended"], grant.project, grant.task, sorted(ENDED))
+        ended = bool(found)
         if lease is not None and lease == self._lease() and changes == self._changes:
             self._ended[key] = lease, ended
         return ended
@@ -127,14 +131,20 @@ class InboundMessages:
         """Take note of the states that commits have given to tasks. A task that has just been submitted has none."""
         lease = self._lease()
         for step in steps:
-            ended = {m.task_id: False for m in step.messages if m.type == TaskSubmitted.TYPE and m.task_id is not None}
+            ended: dict[str, bool | None] = {
+                message.task_id: False
+                for message in step.messages
+                if message.type == TaskSubmitted.TYPE and message.task_id is not None
+            }
             for row in step.writes:
                 if row.store == "tasks":
-                    state = from_json(row.body).get("state") if row.body is not None else None
-                    ended[row.id] = state in ENDED
+                    ended[row.id] = None if row.body is None else from_json(row.body).get("state") in ENDED
             self._changes += len(ended)
-            if lease is not None:
-                self._ended.update({(step.project, task): (lease, value) for task, value in ended.items()})
+            for task, value in ended.items():
+                if value is None or lease is None:
+                    self._ended.pop((step.project, task), None)
+                else:
+                    self._ended[step.project, task] = lease, value
 
     async def to(self, grant: Grant, message_ids: Sequence[UUID]) -> list[LoggedHead]:
         """Return those of some messages that are for the holder of a grant."""

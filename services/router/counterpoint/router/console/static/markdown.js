@@ -2,7 +2,9 @@
 
 import { h, link } from "./dom.js";
 
-const INLINE = /(`+)([^`]+?)\1|\*\*([^*]+)\*\*|(?<![\w*])\*([^*\n]+)\*(?![\w*])|\[([^\]\n]+)\]\(([^)\s]+)\)|(https?:\/\/[^\s<>"'`)\]]+)|\\([\\`*_{}[\]()#+\-.!<>|~])/g;
+const INLINE = /(`+)([^`]+?)\1|\*\*([^*]+)\*\*|(?<![\w*])\*([^*\n]+)\*(?![\w*])|\[([^[\]\n]+)\]\(([^)[\s]+)\)|(https?:\/\/[^\s<>"'`)\]]+)|\\([\\`*_{}[\]()#+\-.!<>|~])/g;
+
+const NESTED_QUOTES = 5;
 
 /** Return markdown as an element: headings, lists, quotes, code and paragraphs. */
 export function markdown(text) {
@@ -27,7 +29,7 @@ export function inline(text) {
   return [...parts, text.slice(at)];
 }
 
-function blocks(lines) {
+function blocks(lines, depth = 0) {
   const found = [];
   let at = 0;
   while (at < lines.length) {
@@ -35,15 +37,15 @@ function blocks(lines) {
     const fence = /^\s*(`{3,}|~{3,})/.exec(line);
     if (!line.trim()) at += 1;
     else if (fence) {
-      const end = lines.findIndex((each, index) => index > at && each.trim().startsWith(fence[1]));
-      found.push(h("pre", { tabindex: "0" }, lines.slice(at + 1, end < 0 ? undefined : end).join("\n")));
-      at = end < 0 ? lines.length : end + 1;
+      const end = endOf(lines, at + 1, (each) => !each.trim().startsWith(fence[1]));
+      found.push(h("pre", { tabindex: "0" }, lines.slice(at + 1, end).join("\n")));
+      at = end + 1;
     } else if (/^#{1,6} /.test(line)) {
       found.push(h("p", null, h("strong", null, inline(line.replace(/^#+ /, "")))));
       at += 1;
-    } else if (/^\s*>/.test(line)) {
+    } else if (depth < NESTED_QUOTES && /^\s*>/.test(line)) {
       const end = endOf(lines, at, (each) => /^\s*>/.test(each));
-      found.push(h("blockquote", null, blocks(lines.slice(at, end).map((each) => each.replace(/^\s*> ?/, "")))));
+      found.push(h("blockquote", null, blocks(lines.slice(at, end).map((each) => each.replace(/^\s*> ?/, "")), depth + 1)));
       at = end;
     } else if (/^\s*([-*+]|\d+[.)]) /.test(line)) {
       const ordered = /^\s*\d/.test(line);
