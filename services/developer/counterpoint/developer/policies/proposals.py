@@ -202,6 +202,11 @@ def _from_document(untried: Sequence[Procedure], lessons: Sequence[Lesson]) -> P
     procedure = untried[0]
     citations = [citation for excerpt in (procedure.excerpt, *procedure.more) for citation in excerpt.citations]
     parts = attributed_quotes(citations)
+    quoted, whole = procedure.excerpt.steps
+    if quoted < whole:
+        parts.append(
+            f"These are {quoted} of the {whole} steps: read the others in {procedure.source} before you begin."
+        )
     parts += _experience(procedure, lessons)
     made = _proposal(parts, procedure.text, citations, untried[1:])
     return replace(made, likelihood=round(procedure.likelihood, 4), summary=procedure.summary)
