@@ -164,9 +164,7 @@ def _from_attempt(lesson: Lesson, rest: Sequence[Procedure], current: Failure | 
     label_text = f"{attempt.outcome.capitalize()} on {cited.day} ({attempt.evidence} by {attempt.by}{under})"
     parts = [f"Proposed again because it {lesson.retry_reason}."] if lesson.retry_reason else []
     if not lesson.recognised:
-        parts.append(
-            "This failure is similar, but may be a different one. Check that it is the same before you act on it."
-        )
+        parts.append("This failure may be a different one. Check that it is the same before you act on it.")
         label_text = f"At that time: {label_text[0].lower()}{label_text[1:]}"
     elif not lesson.confirmed:
         parts.append("This failure was seen before. No trusted person has confirmed that this fixed it.")
