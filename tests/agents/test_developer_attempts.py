@@ -221,6 +221,17 @@ def test_step_that_failed_for_this_error_is_marked_in_its_procedure() -> None:
     assert "Step 1 of these was tried before and failed" in made.text
 
 
+def test_a_procedure_that_is_too_long_says_how_many_steps_it_has() -> None:
+    steps = "\n".join(f"{n}. Look at the export job of depot {n}. {'Note what it says. ' * 15}" for n in range(1, 9))
+    made = propose((), offered(f"# Exports\n\n{steps}\n"), 0.5)
+    assert made is not None
+    assert made.text.count("Look at the export job") == 4
+    assert "These are 4 of the 8 steps: read the others in" in made.text
+    short = propose((), offered(), 0.5)
+    assert short is not None
+    assert "of the" not in short.text.replace(STEPS, "")
+
+
 def test_procedure_that_a_run_alone_has_shown_to_work_is_not_said_to_have_worked() -> None:
     made = propose(lessons(remembered(tried(STEPS, "succeeded", "observed"))), offered(), 0.5)
     assert made

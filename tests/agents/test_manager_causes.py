@@ -59,6 +59,7 @@ def test_something_else_without_a_note_credits_nothing_and_asks_for_the_cause() 
     house.outcome("succeeded", fixed_by="something_else")
     assert acts(house) == [("Look at the export job", "superseded", "reported")]
     (need,) = house.task().needs
+    assert "counterpoint" not in need.what
     assert "--by something-else --note" in need.how
     house.outcome("succeeded", fixed_by="something_else", note=UNLOCKED)
     assert acts(house)[1:] == [(UNLOCKED, "succeeded", "reported")]

@@ -45,6 +45,7 @@ def test_likeness_is_stated_in_words_and_a_fix_of_a_similar_failure_is_an_offer(
     lines = flat(card_text(recognised(likelihood)))
     assert said in lines
     assert f" {label} From" in lines
+    assert f"1 document {'about it' if likelihood >= 0.7 else 'that may be about it'}" in lines
     led = "fixed by" if likelihood >= 0.7 else "the fix then was"
     assert f"{led} “Open port 53.”, succeeded (reported), 2026-11-10, dana" in lines
     because = "in common" if likelihood < 0.4 else "because"

@@ -233,6 +233,7 @@ NOT_LEARNED = "without it nothing is learned"
     ("task", "options", "said", "unsaid"),
     [
         (incident(), ["--note", "restarted it"], CREDITED, NOT_LEARNED),
+        (incident(shadow=True), ["--note", "restarted it"], "noted", CREDITED),
         (escalated(proposal=None), ["--note", "restarted it"], "noted", CREDITED),
         (escalated(proposal=None), [], NOT_LEARNED, CREDITED),
         (escalated(proposal="> Restart it"), [], "noted", NOT_LEARNED),

@@ -44,7 +44,8 @@ def documents(task: Task) -> CardSection:
     if unfounded(task):
         nearest = ", the nearest are quoted below" if sources else ""
         return section("documents", [f"no relevant document{nearest}"])
-    return section("documents", [f"{quantity(len(sources), 'document')} about it"] if sources else ())
+    about = "that may be about it" if is_offer(task) else "about it"
+    return section("documents", [f"{quantity(len(sources), 'document')} {about}"] if sources else ())
 
 
 def quotes(task: Task, verbose: bool) -> CardSection:

@@ -70,8 +70,7 @@ def ask_cause(task: Task, attempt: int | None) -> Need:
     how = f'{report} --by something-else --note "WHAT WAS CHANGED" --project {task.project}'
     if attempt is None:
         return Need(kind="outcome", what="the job works again: report what was changed", how=how)
-    credited = f"{report} --by proposal --project {task.project}"
-    what = f"the job works again: report what was changed, attempt {attempt} (`{credited}`) or something else"
+    what = f"the job works again: report what was changed; if it was attempt {attempt}, `--by proposal` without a note"
     return Need(kind="outcome", what=what, how=how)
 
 

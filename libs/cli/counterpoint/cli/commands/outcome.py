@@ -70,7 +70,8 @@ def outcome(
         before = _task(api, task, session.project) if result == "succeeded" and by is None else {}
         reply = api.post(f"/v1/tasks/{task}/outcome", body, project=session.project)
     escalated = before.get("state") == "input_required" and before.get("waiting_for") != "outcome"
-    if before and note and not escalated:
+    hidden = before.get("shadow") and not before.get("override")
+    if before and note and not escalated and not hidden:
         session.note(
             "the proposal is credited with the success; if something else helped, report it with --by something-else"
         )

@@ -75,6 +75,14 @@ class Excerpt:
         return all(self.section.units[n].kind in ("header", "row") for n in self.units)
 
     @property
+    def steps(self) -> tuple[int, int]:
+        """The number of the steps that it quotes, and of all steps of their procedures."""
+        units = self.section.units
+        quoted = {n for n in self.units if units[n].kind == "step"}
+        whole = {m for n in quoted for m in _procedure(units, n) if units[m].kind == "step"}
+        return len(quoted), len(whole)
+
+    @property
     def stretches(self) -> tuple[tuple[int, int], ...]:
         """Its spans in the section; adjacent units are one span. The header of a table has its rule."""
         if self.clip is not None:

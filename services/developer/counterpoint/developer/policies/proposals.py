@@ -164,9 +164,7 @@ def _from_attempt(lesson: Lesson, rest: Sequence[Procedure], current: Failure | 
     label_text = f"{attempt.outcome.capitalize()} on {cited.day} ({attempt.evidence} by {attempt.by}{under})"
     parts = [f"Proposed again because it {lesson.retry_reason}."] if lesson.retry_reason else []
     if not lesson.recognised:
-        parts.append(
-            "This failure is similar, but may be a different one. Check that it is the same before you act on it."
-        )
+        parts.append("This failure may be a different one. Check that it is the same before you act on it.")
         label_text = f"At that time: {label_text[0].lower()}{label_text[1:]}"
     elif not lesson.confirmed:
         parts.append("This failure was seen before. No trusted person has confirmed that this fixed it.")
@@ -202,6 +200,11 @@ def _from_document(untried: Sequence[Procedure], lessons: Sequence[Lesson]) -> P
     procedure = untried[0]
     citations = [citation for excerpt in (procedure.excerpt, *procedure.more) for citation in excerpt.citations]
     parts = attributed_quotes(citations)
+    quoted, whole = procedure.excerpt.steps
+    if quoted < whole:
+        parts.append(
+            f"These are {quoted} of the {whole} steps: read the others in {procedure.source} before you begin."
+        )
     parts += _experience(procedure, lessons)
     made = _proposal(parts, procedure.text, citations, untried[1:])
     return replace(made, likelihood=round(procedure.likelihood, 4), summary=procedure.summary)
