@@ -1,6 +1,7 @@
 """The HTTP API: the application and its server."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Response
@@ -52,7 +53,7 @@ from counterpoint.router.api import (
 from counterpoint.router.api.context import RouterResources, TaskIssues
 from counterpoint.router.authentication import Authenticator
 from counterpoint.router.console import serving, sign_in
-from counterpoint.router.hub import Hub, Watch
+from counterpoint.router.hub import Hub
 from counterpoint.router.intake.running_tasks import RunningTasks
 from counterpoint.router.mcp.endpoint import McpEndpoint
 from counterpoint.router.problems import answer_with_problems
@@ -177,21 +178,17 @@ def attach(
         await service.connection.watch(subjects.live_kind("tasks", "*"), on_message)
         await serve(server)
 
-    async def watch_decisions() -> Watch:
-        watched = await service.connection.watch(subjects.live_kind("decisions", "*"), hub.on_message)
-        await service.connection.client.flush()
-        return watched
-
     async def finish() -> None:
         server.should_exit = True
         hub.close()
         await mcp.close()
         await server.finish()
 
+    watch = partial(service.connection.watch, subjects.live_kind("decisions", "*"), hub.on_message)
+
+    async def decisions() -> None:
+        await hub.watch_while_listening(watch)
+
     service.on_stop(finish)
-
-    async def watch_while_listening() -> None:
-        await hub.watch_while_listening(watch_decisions)
-
-    service.add_task(watch_while_listening)
+    service.add_task(decisions)
     service.add_task(http, lambda: None if server.started else "http")
