@@ -103,7 +103,10 @@ class Hub:
                 listener.wake()
 
     async def watch_while_listening(self, watch: Callable[[], Awaitable[Watch]], idle_s: float = UNWATCHED_S) -> None:
-        """Watch live messages from the first listener on, until none is left for a while."""
+        """Watch live messages from the first listener on, until none is left for a while.
+
+        What a listener reads after its wake-up is asked for behind the subscription, on the same connection.
+        """
         while True:
             await self._listening.wait()
             watched = await watch()

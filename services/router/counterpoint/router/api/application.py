@@ -8,7 +8,6 @@ from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 
 from counterpoint.bus import Service
-from counterpoint.bus.connection import Connection
 from counterpoint.bus.health import http_server, serve
 from counterpoint.proto import schemas, subjects
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
@@ -54,7 +53,7 @@ from counterpoint.router.api import (
 from counterpoint.router.api.context import RouterResources, TaskIssues
 from counterpoint.router.authentication import Authenticator
 from counterpoint.router.console import serving, sign_in
-from counterpoint.router.hub import Hub, Watch
+from counterpoint.router.hub import Hub
 from counterpoint.router.intake.running_tasks import RunningTasks
 from counterpoint.router.mcp.endpoint import McpEndpoint
 from counterpoint.router.problems import answer_with_problems
@@ -185,16 +184,8 @@ def attach(
         await mcp.close()
         await server.finish()
 
+    watch = partial(service.connection.watch, subjects.live_kind("decisions", "*"), hub.on_message)
+
     service.on_stop(finish)
-
-    service.add_task(partial(_watch_decisions, service.connection, hub))
+    service.add_task(partial(hub.watch_while_listening, watch))
     service.add_task(http, lambda: None if server.started else "http")
-
-
-async def _watch_decisions(connection: Connection, hub: Hub) -> None:
-    async def watch() -> Watch:
-        watched = await connection.watch(subjects.live_kind("decisions", "*"), hub.on_message)
-        await connection.client.flush()
-        return watched
-
-    await hub.watch_while_listening(watch)
