@@ -450,6 +450,15 @@ def test_two_quoted_words_name_no_failure() -> None:
     )
 
 
+def test_a_section_is_ahead_of_those_ranked_after_it() -> None:
+    failure = "the slot grows while its replica is down"
+    selected = select(failure, hits_of(failure, ("slots.md", SLOTS), ("exits.rst", EXITS)), failure=True)
+    assert selected is not None
+    assert len(selected.ranked) > 2
+    ahead = [selected.features_of(one, (one.excerpt,))["ahead"] for one in selected.ranked[:2]]
+    assert min(ahead) > 0
+
+
 def test_likelihood_of_a_failure_has_terms_of_its_own() -> None:
     failure = "loader exited with exit code 74 in batch_20417 at node-7 after handshake with 10.4.1.9"
     pages = hits_of(failure, ("exits.rst", EXITS), ("slots.md", SLOTS))

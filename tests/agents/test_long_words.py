@@ -18,12 +18,14 @@ from counterpoint.proto.titles import title_of
 
 CHARS = 16_000
 """Maximum size of a description."""
+EXCERPT_CHARS = 1_460
 GERMAN = "wie kann ich die daten für das team laden "
 
 
 def ask(text: str) -> None:
     terms = question_terms(text, ())
     _ = terms.codes, terms.kind, terms.permission, terms.ours, terms.telling
+    terms.with_similar(frozenset(text[:EXCERPT_CHARS].split()))
 
 
 READERS: list[Callable[[str], object]] = [

@@ -115,6 +115,12 @@ def test_a_case_without_the_thing_asked_for_is_refused() -> None:
     assert (right, refused, wrong) == (0, 1, 0)
 
 
+def test_fit_leaves_out_what_a_rule_decides() -> None:
+    sets = [_cases(20, 5, 8, failure=True), _cases(15, 4, 10, failure=True)]
+    decided = [replace(case, verdict="wrong", named=True) for case in sets[0]]
+    assert fit_terms([*sets, decided], FAILURE_FEATURES) == fit_terms(sets, FAILURE_FEATURES)
+
+
 def test_failure_that_its_excerpt_names_is_answered_at_any_likelihood() -> None:
     unlikely = LikelihoodTerms(threshold=0.5, intercept=-9.0, weights={})
     case, *_ = _cases(1, 0, 0, failure=True)

@@ -39,7 +39,7 @@ from counterpoint.proto.tasks import SubmitTask
 Array = npt.NDArray[np.float64]
 
 QUESTION_FEATURES = ("ahead", "said", "headings", "words")
-FAILURE_FEATURES = ("overlap", "headings")
+FAILURE_FEATURES = ("overlap", "headings", "ahead")
 """Fewer, since sets have few failures."""
 LEAST_REFUSED, MOST_WRONG = 0.905, 0.08
 """Bounds of the threshold, over the cases of all sets, each by a fit on the others. The fit searches once per case. The
@@ -111,8 +111,8 @@ async def judge_set(folder: Path) -> tuple[JudgedCase, ...]:
 
 
 def fit_terms(sets: Sequence[Sequence[JudgedCase]], features: Sequence[str], threshold: float = 0.5) -> LikelihoodTerms:
-    """Fit the weights of features to the cases of sets. Lacking cases are left out."""
-    used = [[case for case in of if not case.lacking] for of in sets]
+    """Fit the weights of features to the cases of sets. Lacking and named cases, which rules decide, are left out."""
+    used = [[case for case in of if not case.lacking and not case.named] for of in sets]
     design = np.array([[*(case.features[name] for name in features), 1.0] for of in used for case in of])
     truths = np.array([float(case.verdict == "right") for of in used for case in of])
     counts = np.array([_COUNTS / len(of) for of in used for _ in of])
@@ -150,10 +150,10 @@ def shares(of: Sequence[JudgedCase], probable: Sequence[float], threshold: float
 
 def choose_threshold(of: Sequence[JudgedCase], held_out: Sequence[float]) -> float:
     """Return the lowest threshold within the bounds. Raises `ValueError` if there is none."""
-    for hundredths in range(30, 80):
-        _, refused, wrong = shares(of, held_out, hundredths / 100)
+    for thousandths in range(300, 800):
+        _, refused, wrong = shares(of, held_out, thousandths / 1000)
         if refused >= LEAST_REFUSED and wrong <= MOST_WRONG:
-            return hundredths / 100
+            return thousandths / 1000
     raise ValueError("no threshold is within both bounds")
 
 

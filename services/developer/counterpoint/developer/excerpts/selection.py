@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import dropwhile
 
 from counterpoint.developer.excerpts.citations import attributed_text, quotes_text
 from counterpoint.developer.excerpts.excerpt import Excerpt, excerpt, row_subject, with_prohibition_ahead
@@ -14,7 +15,7 @@ from counterpoint.developer.excerpts.relevance import Grade, Hit
 from counterpoint.developer.excerpts.sections import Section, mostly_documents, remedies_of, sections
 from counterpoint.developer.language.codes import COMMON, alert_in, alert_of, first_code_in, is_alert, messages_quoted
 from counterpoint.developer.language.exact_forms import exact
-from counterpoint.developer.language.question_terms import QuestionTerms, digits, question_terms
+from counterpoint.developer.language.question_terms import QuestionTerms, digits, question_terms, words_of
 from counterpoint.proto.findings import Citation
 
 COMPARED_SECTIONS = 12
@@ -26,6 +27,9 @@ COMPARED_CHARS = 1_300
 """Maximum characters of the excerpts that are compared."""
 MARGIN, BESIDE = 1.0, 3
 """Maximum score difference of a further section to the best one, and the maximum number of further sections."""
+LONE_MARGIN = 0.25
+"""Score difference of a section for a failure to the next one if there is none. The mean over the sets is .5; less,
+since a page that does not help is alone as well."""
 SHARE = 0.5
 """Share of an answer reserved for the best section if others are quoted too."""
 PLACE, NUMBER = 60, 25
@@ -243,28 +247,21 @@ class Selection:
 
     def features_of(self, one: SectionCandidate, excerpts: Sequence[Excerpt]) -> dict[str, float]:
         """Return the features of the likelihood, by name."""
-        terms = self.terms
-        others = [other.worth for other in self.ranked if other.section.text != one.section.text]
-        covered = terms.share(terms.words_in("\n".join(f"{each.section.headings}\n{each.text}" for each in excerpts)))
-        named = terms.telling_beside(terms.matching(excerpts[0].section.subject))
+        after = list(dropwhile(lambda each: each is not one, self.ranked))[1:]
+        others = [other.worth for other in after if other.section.text != one.section.text]
+        named = self.terms.telling_beside(self.terms.matching(excerpts[0].section.subject))
+        shown = words_of("\n".join(f"{each.section.headings}\n{each.text}" for each in excerpts))
+        terms = self.terms.with_similar(shown)
         headings = "\n".join(each.section.headings for each in excerpts)
+        alone = LONE_MARGIN if self.failure else MARGIN
+        ahead = min(one.worth - max(others, default=one.worth - alone), MARGIN)
         return {
-            "ahead": covered * min(one.worth - max(others, default=one.worth - MARGIN), MARGIN),
-            "said": max((terms.share_of(named, words) for words in self._said(excerpts)), default=0.0),
+            "ahead": terms.share(terms.matching(shown)) * max(ahead, 0.0),
+            "said": max((terms.share_of(named, words) for words in _said(terms, excerpts)), default=0.0),
             "headings": terms.share_of(named, terms.words_in(headings)),
             "words": math.log1p(len(terms.worth)),
             "overlap": max(hit.features.overlap for each in excerpts for hit in each.section.found_hits),
         }
-
-    def _said(self, excerpts: Sequence[Excerpt]) -> Iterator[frozenset[str]]:
-        """Yield the words of the question in each sentence with the requested kind of value, and in its headings."""
-        terms = self.terms
-        for each in excerpts:
-            about = terms.words_in(each.section.headings)
-            for sentence in each.sentences:
-                words = terms.words_in(sentence)
-                if words and (terms.kind is None or terms.fits(sentence)):
-                    yield words | about
 
     def lacks(self, excerpts: Sequence[Excerpt]) -> bool:
         """Return whether the excerpts have nothing of what is asked for."""
@@ -308,3 +305,13 @@ def select(
         return None
     render = attributed_text if failure else quotes_text
     return Selection(sought, ranked, choose_excerpts(sought, ranked, render, prohibition_first=not failure), failure)
+
+
+def _said(terms: QuestionTerms, excerpts: Sequence[Excerpt]) -> Iterator[frozenset[str]]:
+    """Yield the words of the question in each sentence with the requested kind of value, and in its headings."""
+    for each in excerpts:
+        about = terms.words_in(each.section.headings)
+        for sentence in each.sentences:
+            words = terms.words_in(sentence)
+            if words and (terms.kind is None or terms.fits(sentence)):
+                yield words | about

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from counterpoint.developer.language.codes import codes_of
@@ -20,6 +20,7 @@ from counterpoint.developer.language.german import (
     stem,
 )
 from counterpoint.developer.language.kinds import OURS, PERMISSION, Kind, kind_of
+from counterpoint.developer.language.similar_words import similar_words
 from counterpoint.developer.language.words import content_words, everyday_stems
 
 _MEASURES = content_words("long often soon old many much big large high far lange oft alt viel hoch groß")
@@ -75,6 +76,13 @@ class QuestionTerms:
         but the measure after "how", which an answer has a value for; all that name things if there are none."""
         others = self.worth.keys() - subject
         return self.telling - subject or (others if others - _MEASURES else self.telling)
+
+    def with_similar(self, words: Set[str]) -> "QuestionTerms":
+        """Return the same question with words that are spelled like its own as synonyms, of the same weights."""
+        missing = {word: forms for word, forms in self.synonyms.items() if forms.isdisjoint(words)}
+        similar = similar_words(frozenset().union(*missing.values()), words)
+        found = {word: forms.union(*(similar[form] for form in forms)) for word, forms in missing.items()}
+        return replace(self, synonyms={**self.synonyms, **found})
 
     def words_in(self, text: str) -> frozenset[str]:
         """Return the words of the question in a text, also by synonyms."""
