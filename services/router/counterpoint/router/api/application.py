@@ -186,6 +186,9 @@ def attach(
 
     watch = partial(service.connection.watch, subjects.live_kind("decisions", "*"), hub.on_message)
 
+    async def watch_decisions() -> None:
+        await hub.watch_while_listening(watch)
+
     service.on_stop(finish)
-    service.add_task(partial(hub.watch_while_listening, watch))
+    service.add_task(watch_decisions)
     service.add_task(http, lambda: None if server.started else "http")
