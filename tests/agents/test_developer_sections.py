@@ -175,6 +175,13 @@ def test_question_for_an_owner_quotes_its_row_and_text_that_names_the_thing_alon
     assert not [other for other in ("Glacier", "Treasury", "Sundays", "starts with", "six", "flowctl") if other in text]
 
 
+def test_owners_of_other_things_are_no_answer() -> None:
+    page = "# Price feed\n\nThe price feed runs each hour. It reads the exchange rates.\n\n| Job | Owner |\n|---|---|\n"
+    page += "| stock count | Depot team |\n| ledger close | Treasury team |\n"
+    question = "Who is responsible for the exchange rates?"
+    assert QuestionHits(question, hits_of(question, ("feed.md", page))).grade(CURVE).probability <= LACKING_MAX
+
+
 def test_row_is_quoted_with_its_headers() -> None:
     ports = "# Ports\n\n| Port | Process |\n|---|---|\n| 9810 | front |\n| 9811 | slot monitor |\n"
     question = "Which port does the slot monitor need?"
