@@ -9,15 +9,7 @@ from memory_service.house import DECISION, DELEGATED, DUE, PERSON, ROUTED, WORKE
 from memory_service.leaves import leaf_bodies
 
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import (
-    Get,
-    List,
-    LogAfter,
-    Outgoing,
-    QueryReply,
-    VectorSearch,
-    Write,
-)
+from counterpoint.proto.memory import Get, List, LogAfter, Outgoing, QueryReply, VectorSearch, Write
 
 SAMPLE = 12
 """Projects whose part of the audit log is verified after all tests of the file."""

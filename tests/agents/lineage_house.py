@@ -20,11 +20,7 @@ from counterpoint.proto.errors import Conflict
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.lineage import LineageEvent
 from counterpoint.proto.links import Link, Side, link_id
-from counterpoint.proto.memory import (
-    Commit,
-    RecordsChanged,
-    Ref,
-)
+from counterpoint.proto.memory import Commit, RecordsChanged, Ref
 from counterpoint.proto.messages import Message
 from counterpoint.proto.principals import Principal
 from counterpoint.proto.tasks import ENDED, SubmitTask, Task

@@ -18,12 +18,7 @@ from counterpoint.proto.errors import Conflict, Denied
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.interventions import CancelTask, TaskOverridden
 from counterpoint.proto.line import Action
-from counterpoint.proto.memory import (
-    Commit,
-    Item,
-    RecordsChanged,
-    Ref,
-)
+from counterpoint.proto.memory import Commit, Item, RecordsChanged, Ref
 from counterpoint.proto.messages import Message
 from counterpoint.proto.overrides import OverrideGiven
 from counterpoint.proto.signature import signature

@@ -21,14 +21,7 @@ from counterpoint.proto.commands import CommandReply, CommandRequest, FinishMess
 from counterpoint.proto.errors import Conflict, Denied, Permanent, Problem
 from counterpoint.proto.ids import derived_id, new_id
 from counterpoint.proto.line import Action
-from counterpoint.proto.memory import (
-    Commit,
-    CostReport,
-    Costs,
-    Get,
-    OrganisationReport,
-    QueryResult,
-)
+from counterpoint.proto.memory import Commit, CostReport, Costs, Get, OrganisationReport, QueryResult
 from counterpoint.proto.messages import Message
 from counterpoint.proto.validation import parse
 from counterpoint.router import task_events

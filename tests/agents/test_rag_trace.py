@@ -5,19 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from agents.process_death import ProcessDeath
-from agents.question_runs import (
-    KNOWN,
-    OWNED,
-    QUESTION,
-    RIGHT,
-    ROUTED,
-    WRONG,
-    Book,
-    Model,
-    book,
-    delivered,
-    question,
-)
+from agents.question_runs import KNOWN, OWNED, QUESTION, RIGHT, ROUTED, WRONG, Book, Model, book, delivered, question
 from agents.steps import handle_in_steps
 from prometheus_client import REGISTRY
 

@@ -7,16 +7,7 @@ from typing import Any
 
 import pytest
 from bus.gated_handler import GatedHandler
-from bus.small_house import (
-    TOY,
-    SmallHouse,
-    alive,
-    eventually,
-    noted,
-    opened,
-    project,
-    route,
-)
+from bus.small_house import TOY, SmallHouse, alive, eventually, noted, opened, project, route
 from nats.aio.msg import Msg
 
 from counterpoint.bus import Service, delivery

@@ -6,18 +6,7 @@ from pathlib import Path
 
 import pytest
 from bus.gated_handler import GatedHandler
-from bus.small_house import (
-    ACK_WAIT_S,
-    TOY,
-    SmallHouse,
-    alive,
-    eventually,
-    opened,
-    project,
-    route,
-    suspend,
-    worked,
-)
+from bus.small_house import ACK_WAIT_S, TOY, SmallHouse, alive, eventually, opened, project, route, suspend, worked
 from nats.aio.msg import Msg
 
 from counterpoint.bus import Service

@@ -2,14 +2,7 @@
 
 import pytest
 
-from counterpoint.memory.provenance.read_sets import (
-    OriginCache,
-    Outline,
-    ReadAnswer,
-    ReadItem,
-    ReadSetLost,
-    ReadSets,
-)
+from counterpoint.memory.provenance.read_sets import OriginCache, Outline, ReadAnswer, ReadItem, ReadSetLost, ReadSets
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.memory import Ref
 

@@ -9,14 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from counterpoint.proto.approvals import (
-    CLOSED,
-    Approval,
-    ApprovalDecision,
-    Lift,
-    artifact_sha256,
-    lifts_as_text,
-)
+from counterpoint.proto.approvals import CLOSED, Approval, ApprovalDecision, Lift, artifact_sha256, lifts_as_text
 from counterpoint.proto.errors import CounterpointError, Denied, Permanent
 
 START = datetime(2026, 3, 2, 3, tzinfo=UTC)

@@ -17,16 +17,7 @@ from counterpoint.memory.operations.erasure import Erasures
 from counterpoint.memory.operations.large_acts import LargeActs
 from counterpoint.memory.provenance.influence import Influence
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import (
-    GatewayToken,
-    Get,
-    HybridSearch,
-    List,
-    LogAfter,
-    QueryReply,
-    QueryRequest,
-    Write,
-)
+from counterpoint.proto.memory import GatewayToken, Get, HybridSearch, List, LogAfter, QueryReply, QueryRequest, Write
 from counterpoint.proto.upcast import UPCASTERS
 
 MARK = "zebrafinch"
