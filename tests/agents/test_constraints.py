@@ -1,8 +1,8 @@
 """The constraints of an override hold for every later proposal of its task."""
 
 from agents.developer_memory import Shelf
+from agents.known_attempts import HERE, tried
 from agents.manager_house import House
-from agents.test_developer_attempts import HERE, tried
 
 from counterpoint.developer.handlers import handle_delegated
 from counterpoint.proto.overrides import OverrideGiven, TaskConstraint

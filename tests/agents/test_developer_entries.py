@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from agents.test_developer_sections import CURVE, hits_of
+from agents.section_pages import CURVE, hits_of
 
 from counterpoint.developer.excerpts.answers import QuestionHits
 from counterpoint.developer.excerpts.sections import sections

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from agents.developer_memory import Shelf
-from agents.test_developer_attempts import JOB, tried
-from agents.test_developer_sections import EXITS
+from agents.known_attempts import JOB, tried
+from agents.section_pages import EXITS
 
 from counterpoint.developer.evidence.failure import Failure, differences
 from counterpoint.developer.handlers import handle_delegated

@@ -1,7 +1,7 @@
 """A procedure whose steps are headings is quoted whole, in order, with its warnings, as far as it fits."""
 
 import pytest
-from agents.test_developer_sections import CURVE, hits_of
+from agents.section_pages import CURVE, hits_of
 
 from counterpoint.developer.excerpts.answers import QuestionHits
 from counterpoint.developer.excerpts.sections import sections

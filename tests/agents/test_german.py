@@ -1,7 +1,7 @@
 """German questions and pages agree on a word in other forms, in compounds, and on words that name nothing."""
 
 import pytest
-from agents.test_developer_sections import hits_of
+from agents.section_pages import hits_of
 
 from counterpoint.developer.excerpts.answers import QuestionHits
 from counterpoint.developer.language.compounds import compounds_with, parts

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 from agents.developer_meaning import ModelSimilarity
 from agents.developer_memory import Shelf
+from agents.known_attempts import HERE, tried
 from agents.steps import handle_in_steps
-from agents.test_developer_attempts import HERE, tried
 from agents.test_developer_stories import EXAMPLES
 
 from counterpoint.developer.evidence.calibration import load_calibration

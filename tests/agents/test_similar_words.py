@@ -1,7 +1,7 @@
 """Words that are spelled like those of a question count for its answer, and for nothing else."""
 
 import pytest
-from agents.test_developer_sections import hits_of
+from agents.section_pages import hits_of
 
 from counterpoint.developer.excerpts.selection import Selection, select
 from counterpoint.developer.language.question_terms import question_terms

@@ -1,8 +1,8 @@
 """Unvouched texts are shown as such: an agent's word is no instruction, an untrusted text is never high."""
 
 import pytest
+from agents.known_attempts import HERE, item
 from agents.question_runs import OWNED, Book, delivered, question
-from agents.test_developer_attempts import HERE, item
 
 from counterpoint.developer.evidence.gather import Instruction
 from counterpoint.developer.policies.confidence import HIGH, MOST_UNVOUCHED

@@ -38,6 +38,7 @@ from counterpoint.router.settings import RouterSettings
 
 README = (ROOT / "README.md").read_text()
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+ENVIRONMENT = (ROOT / "docs" / "settings.md").read_text()
 MEMORY = (ROOT / "docs" / "memory.md").read_text()
 POLICY = (ROOT / "docs" / "policy.md").read_text()
 APPROVALS = (ROOT / "docs" / "approvals.md").read_text()
@@ -271,7 +272,7 @@ def test_the_table_of_the_environment_is_that_of_the_settings() -> None:
             else:
                 default = "-" if field.default in (None, (), frozenset()) else str(field.default)
             wanted.append((f"COUNTERPOINT_{name.upper()}", reader, default))
-    shown = table(OPERATIONS, "## Environment")
+    shown = table(ENVIRONMENT, "## Environment")
     assert [row[:3] for row in shown] == [*wanted, *OTHERS]
     assert all(row[3] for row in shown)
 
@@ -291,7 +292,7 @@ def test_the_table_of_the_rooms_is_that_of_the_folders() -> None:
 
 
 def test_every_variable_that_is_read_by_name_is_in_the_table() -> None:
-    known = {row[0] for row in table(OPERATIONS, "## Environment")}
+    known = {row[0] for row in table(ENVIRONMENT, "## Environment")}
     for folder in ("proto", "libs", "services"):
         for path in (ROOT / folder).rglob("*.py"):
             read = re.findall(r"""environ(?:\.get\(|\[)["'](COUNTERPOINT_\w+)""", path.read_text())

@@ -1,4 +1,4 @@
-"""Every setting in the table of docs/operations.md is passed on to its service, and nothing else is."""
+"""Every setting in the table of docs/settings.md is passed on to its service, and nothing else is."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from counterpoint.local.service import NATS_USERS, SERVICES, ServiceName, Servic
 from counterpoint.proto.errors import Permanent
 
 PREFIX = "COUNTERPOINT_"
-ROWS = [row[:2] for row in table((ROOT / "docs" / "operations.md").read_text(), "## Environment")]
+ROWS = [row[:2] for row in table((ROOT / "docs" / "settings.md").read_text(), "## Environment")]
 DOCUMENTED = {
     service: {name for name, reader in ROWS if reader in (service, "all services")} for service in SERVICES
 }  # fmt: skip

@@ -208,7 +208,7 @@ def test_a_variable_that_nothing_reads_is_a_warning_with_the_one_that_may_be_mea
 
 
 def test_every_variable_of_the_docs_is_known() -> None:
-    rows = table((ROOT / "docs" / "operations.md").read_text(), "## Environment")
+    rows = table((ROOT / "docs" / "settings.md").read_text(), "## Environment")
     documented = {name: reader for name, reader, *_ in rows}
     assert {f"COUNTERPOINT_{name}" for name in OF_COMMAND} == {
         name for name, reader in documented.items() if reader == "command"

@@ -1,6 +1,6 @@
 """Settings forwarded from the supervisor's environment to the services, without the prefix `COUNTERPOINT_`.
 
-An allow-list: no other variable of that environment reaches a service. A test compares it with docs/operations.md.
+An allow-list: no other variable of that environment reaches a service. A test compares it with docs/settings.md.
 """
 
 from collections.abc import Mapping

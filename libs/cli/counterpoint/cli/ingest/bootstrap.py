@@ -1,4 +1,4 @@
-"""`counterpoint ingest --bootstrap`: import existing documents in phases (docs/retrieval.md).
+"""`counterpoint ingest --bootstrap`: import existing documents in phases (docs/ingestion.md).
 
 A phase can be repeated: unchanged documents are skipped, so an interrupted run continues. At the end a health check
 searches for some of the documents.

@@ -1,4 +1,4 @@
-"""The provider index, made from provider packages: their names and contents (docs/retrieval.md).
+"""The provider index, made from provider packages: their names and contents (docs/ingestion.md).
 
     python -m counterpoint.cli.ingest.provider_index FOLDER... \\
         --into services/memory/counterpoint/memory/ingest/providers.json

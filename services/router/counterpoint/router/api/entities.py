@@ -1,4 +1,4 @@
-"""Knowledge graph over HTTP: entities, their neighbours, and the profile of a name (docs/retrieval.md)."""
+"""Knowledge graph over HTTP: entities, their neighbours, and the profile of a name (docs/incidents.md)."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""Look-up of an entity by name in lineage, documents, code, attempts and the provider index (docs/retrieval.md)."""
+"""Look-up of an entity by name in lineage, documents, code, attempts and the provider index (docs/incidents.md)."""
 
 import re
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Entity profiles: relations, failures and fixes derived from records (docs/retrieval.md). Pure.
+"""Entity profiles: relations, failures and fixes derived from records (docs/incidents.md). Pure.
 
 A relation is a projection of a record, and keeps no copy of it: it is gone when the record is.
 """
