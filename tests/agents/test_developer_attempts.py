@@ -654,7 +654,7 @@ def test_an_act_for_a_failure_that_only_looks_alike_is_offered_with_what_tells_t
     made = propose(lessons(remembered(earlier)), (), 0.5, current=NOW)
     assert made
     assert made.likelihood == pytest.approx(0.6, abs=0.01)
-    assert "is similar, but may" in made.text
+    assert "may be a different one" in made.text
     assert "At that time: succeeded on" in made.text
     assert "- job then: shop/mail; now: shop/export" in made.text
     assert "- error then: OSError: quota exceeded" in made.text
@@ -695,7 +695,7 @@ def test_a_recognised_fix_is_proposed_with_the_reason_and_constraints_that_stood
     )
     made = propose(lessons(remembered(worked)), offered(), 0.5, current=NOW)
     assert made
-    assert "is similar, but may" not in made.text
+    assert "may be a different one" not in made.text
     assert [citation.quote for citation in made.citations] == [
         "Reboot the node.", "It holds a stale mount.", "Drain the queue first.", "image: load:4, then load:5",
     ]  # fmt: skip
