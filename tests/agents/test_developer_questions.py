@@ -109,4 +109,4 @@ async def test_rewrites_do_not_answer_unanswerable_questions() -> None:
 
 
 async def test_a_run_gives_the_answer_of_its_first_search() -> None:
-    assert await share_of_runs_answered(ANSWERED) >= 0.85
+    assert await share_of_runs_answered(ANSWERED) >= 0.8
