@@ -29,6 +29,40 @@ def test_failure_is_answered_by_the_section_that_names_its_exit_code() -> None:
     assert "137" not in best.text
 
 
+DAMAGED = """# Amber
+
+## Data files are damaged
+
+A disk of Amber lost power while it wrote, and the file system did not write the last blocks, which Amber reports at its
+next start, on each node whose disk was affected.
+
+1. Stop every writer of Amber, and note which of them were running, since they start again by themselves later.
+2. Copy the damaged data files to another disk before anything is changed, and write down where they are.
+3. Restore the last snapshot that was verified into an empty folder, as the user of Amber and of no one else.
+4. Start one node alone, compare the number of its rows with that of the day before, then start the others.
+5. Report the disk that lost power, and leave it out of the list of disks in `amber.toml` until it was replaced.
+6. Read the journal of the last hour again, since its entries may be on the disk that was left out, by `amber replay`.
+"""
+ALSO_DAMAGED = """# Basalt
+
+## Data files are damaged
+
+A disk of Basalt lost power while it wrote, and the last blocks of its data files were not written, which Basalt reports
+when it does not start.
+
+1. Copy the damaged data files to another disk before anything is changed, since a repair that fails changes them too.
+2. Run `basalt repair` over the damaged data files as their owner, and read its report, which lists each lost block.
+3. Start Basalt, and look for the lost blocks in the export of the last night, which has all that was written before.
+"""
+
+
+def test_no_step_gives_way_to_a_section_that_is_nearly_as_good() -> None:
+    failure = "Amber does not start: the data files are damaged after a disk lost power"
+    best, *_ = procedures(failure, hits_of(failure, ("amber.md", DAMAGED), ("basalt.md", ALSO_DAMAGED)))
+    assert best.source == "amber.md"
+    assert [step[:2] for step in best.numbered] == ["1.", "2.", "3.", "4.", "5.", "6."]
+
+
 QUOTING = """# Registry
 
 ## Push is refused

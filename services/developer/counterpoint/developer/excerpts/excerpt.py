@@ -83,6 +83,12 @@ class Excerpt:
         return len(quoted), len(whole)
 
     @property
+    def omits_steps(self) -> bool:
+        """Whether it quotes some steps of a procedure without the others."""
+        quoted, whole = self.steps
+        return quoted < whole
+
+    @property
     def stretches(self) -> tuple[tuple[int, int], ...]:
         """Its spans in the section; adjacent units are one span. The header of a table has its rule."""
         if self.clip is not None:

@@ -31,7 +31,9 @@ LONE_MARGIN = 0.25
 """Score difference of a section for a failure to the next one if there is none. The mean over the sets is .5; less,
 since a page that does not help is alone as well."""
 SHARE = 0.5
-"""Share of an answer reserved for the best section if others are quoted too."""
+"""Share of an answer reserved for the best section if others are quoted too, unless its steps need more."""
+OMITTED = 120
+"""Estimated characters of the sentence that a proposal has if it quotes some steps of a procedure."""
 PLACE, NUMBER = 60, 25
 """Estimated characters of a reference, and of each of its numbers."""
 STEPS = 0.3
@@ -170,6 +172,7 @@ def choose_excerpts(
         first, *rest = _taken_excerpts(terms, ranked, room, with_others=prohibition_first)
         taken = (with_prohibition_ahead(terms, first) if prohibition_first else first, *rest)
         over = len(render([citation for each in taken for citation in each.citations])) - LIMIT
+        over += OMITTED * taken[0].omits_steps
         if over <= 0:
             return taken
         room -= max(over, CUT)
@@ -189,7 +192,10 @@ def _taken_excerpts(
     if not with_others and first.named is not None:
         near = [one for one in near if first.alert is not None and one.alert == first.alert and one.instructs]
     part = SHARE if near and not first.section.has_step_headings else 1
-    taken = [excerpt(terms, first.section, int(part * room) - PLACE) or first.excerpt]
+    best = excerpt(terms, first.section, int(part * room) - PLACE) or first.excerpt
+    if best.omits_steps:
+        best = excerpt(terms, first.section, room - PLACE) or best
+    taken = [best]
     for one in near:
         left = room - sum(map(_size, taken)) - PLACE
         more = excerpt(terms, one.section, left, subject) if left >= SECTION_CHARS_MIN else None

@@ -200,8 +200,8 @@ def _from_document(untried: Sequence[Procedure], lessons: Sequence[Lesson]) -> P
     procedure = untried[0]
     citations = [citation for excerpt in (procedure.excerpt, *procedure.more) for citation in excerpt.citations]
     parts = attributed_quotes(citations)
-    quoted, whole = procedure.excerpt.steps
-    if quoted < whole:
+    if procedure.excerpt.omits_steps:
+        quoted, whole = procedure.excerpt.steps
         parts.append(
             f"These are {quoted} of the {whole} steps: read the others in {procedure.source} before you begin."
         )
