@@ -7,7 +7,7 @@ from counterpoint.developer.excerpts.passages import Passage
 from counterpoint.developer.excerpts.relevance import Hit
 from counterpoint.proto.findings import Citation
 
-_TABLE_START = re.compile(r"\|[^\n]*\n[ \t]*\|?[ \t]*:?-[-:| \t]*(?:\n|$)")
+_TABLE_START = re.compile(r"\|[^\n]*\n[ \t]*+\|?[ \t]*+:?-[-:| \t]*(?:\n|$)")
 
 
 def cite(hit: Hit, passage: Passage) -> Citation:
