@@ -32,8 +32,8 @@ LONE_MARGIN = 0.25
 since a page that does not help is alone as well."""
 SHARE = 0.5
 """Share of an answer reserved for the best section if others are quoted too, unless its steps need more."""
-OMITTED = 120
-"""Estimated characters of the sentence that a proposal has if it quotes some steps of a procedure."""
+OMITTED = 60
+"""Room in characters, beside that of references, for the sentence that only some steps of a procedure are quoted."""
 PLACE, NUMBER = 60, 25
 """Estimated characters of a reference, and of each of its numbers."""
 STEPS = 0.3
