@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -143,6 +144,20 @@ class TestTaskOrder:
         developer = house.delivery(await house.delegated(project, "t-1"))
         manager = house.delivery(await house.reported(project, "t-1"))
         monkeypatch.setattr(house.causes, "applied", lambda steps: None)
+        ended = Write(store="tasks", id="t-1", body=task_body("t-1", "failed"), expect=1)
+        await house.apply("manager", manager, writes=(ended,))
+        await house.refusal("developer", developer, "ended", Get(store="tasks", id="t-1"))
+
+    async def test_an_end_is_known_whose_commit_was_not_answered_after_the_state_was_read(
+        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        developer = house.delivery(await house.delegated(project, "t-1"))
+        manager = house.delivery(await house.reported(project, "t-1"))
+        under_way: Any = SimpleNamespace(project=project, writes=(SimpleNamespace(store="tasks", id="t-1"),))
+        house.causes.begin([under_way])
+        await house.answer("developer", developer, Get(store="tasks", id="t-1"))
+        for part in ("begin", "applied"):
+            monkeypatch.setattr(house.causes, part, lambda steps: None)
         ended = Write(store="tasks", id="t-1", body=task_body("t-1", "failed"), expect=1)
         await house.apply("manager", manager, writes=(ended,))
         await house.refusal("developer", developer, "ended", Get(store="tasks", id="t-1"))

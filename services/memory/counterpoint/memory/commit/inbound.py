@@ -60,6 +60,7 @@ class InboundMessages:
         self._versions: LRUCache[str, int | None] = LRUCache(_REMEMBERED)
         self._lease = lease
         self._ended: LRUCache[tuple[str, str], tuple[int, bool]] = LRUCache(_REMEMBERED)
+        self._in_doubt: LRUCache[tuple[str, str], bool] = LRUCache(_REMEMBERED)
         self._changes = 0
 
     async def of(self, origin: Origin) -> tuple[Provenance, int | None]:
@@ -115,17 +116,18 @@ class InboundMessages:
         async with self._database.reading(grant.project) as connection:
             found = await connection.fetchval(_SQL["has_task_ended"], grant.project, grant.task, sorted(ENDED))
         ended = bool(found)
-        if lease is not None and lease == self._lease() and changes == self._changes:
+        if lease is not None and lease == self._lease() and changes == self._changes and key not in self._in_doubt:
             self._ended[key] = lease, ended
         return ended
 
     def begin(self, steps: Iterable[CommitPlan]) -> None:
-        """Forget the tasks that commits are about to change: without a call of `applied` their outcome is unknown."""
+        """Forget the tasks that commits are about to change, and remember nothing of them until a call of `applied`."""
         for step in steps:
             for row in step.writes:
                 if row.store == "tasks":
                     self._changes += 1
                     self._ended.pop((step.project, row.id), None)
+                    self._in_doubt[step.project, row.id] = True
 
     def applied(self, steps: Iterable[CommitPlan]) -> None:
         """Take note of the states that commits have given to tasks. A task that has just been submitted has none."""
@@ -141,6 +143,7 @@ class InboundMessages:
                     ended[row.id] = None if row.body is None else from_json(row.body).get("state") in ENDED
             self._changes += len(ended)
             for task, value in ended.items():
+                self._in_doubt.pop((step.project, task), None)
                 if value is None or lease is None:
                     self._ended.pop((step.project, task), None)
                 else:
