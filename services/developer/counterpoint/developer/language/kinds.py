@@ -25,8 +25,14 @@ _PERIOD = (
     r"|sekunden?|minuten?|stunden?|tagen?|tage|wochen?|monaten?|monate|jahren?|jahre)"
 )
 _SPELLED_PERIOD = (
-    r"(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve|fifteen|twenty|thirty|sixty|ninety|half an"
-    r"|eine[nmrs]?|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|zwölf|fünfzehn|zwanzig|dreißig|halbe)"
+    r"(?:an?|half an|(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)"
+    r"(?:[- ](?:one|two|three|four|five|six|seven|eight|nine))?"
+    r"|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen"
+    r"|(?:(?:an?|one|two|three) )?hundred"
+    r"|eine[nmrs]?|halbe|(?:(?:ein|zwei|drei|vier|fünf|sechs|sieben|acht|neun)und)?"
+    r"(?:zwanzig|drei(?:ß|ss)ig|vierzig|fünfzig|sechzig|siebzig|achtzig|neunzig)"
+    r"|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|(?:drei|vier|fünf|sech|sieb|acht|neun)zehn"
+    r"|(?:ein|zwei|drei)?hundert)"
     r" (?:seconds?|minutes?|hours?|days?|weeks?|months?|years?|sekunden?|minuten?|stunden?|tagen?|tag|wochen?|monaten?"
     r"|monate?|jahren?|jahre?)"
 )
