@@ -139,6 +139,32 @@ def test_sentence_that_opens_a_list_is_not_quoted_without_the_list() -> None:
     assert made.text == f"{opener}\n\n{opened}"
 
 
+def test_prohibition_of_a_wider_case_does_not_come_before_what_is_permitted_in_the_case_asked_about() -> None:
+    page = (
+        "# Access\n\nWe give admin access to few people.\n\nNever give admin access to the operators.\n\n"
+        "The operators may have admin access to the project of the rehearsal cluster.\n"
+    )
+    text = answered("May operators have admin access to the project of the rehearsal cluster?", ("access.md", page))
+    assert text.index("We give admin") < text.index("Never give") < text.index("The operators may")
+
+
+def test_question_for_a_phone_number_is_answered_by_a_number_alone() -> None:
+    page = "# Slots\n\nThe contact for slots phones you: the phone number of the contact for slots is on your rota{}.\n"
+    for question in ("phone number of the contact for slots", "Telefonnummer des Kontakts für Slots"):
+        likely = [
+            QuestionHits(question, hits_of(question, ("slots.md", page.format(number)))).grade(CURVE).probability
+            for number in ("", ", +49 30 555 0100", ", extension 4711")
+        ]
+        assert likely[0] <= LACKING_MAX < min(likely[1:])
+
+
+def test_definitions_of_links_are_not_quoted() -> None:
+    page = '# Slots\n\n[slots-disk]: ../slots/#disk\n[slots-full]: https://slots.example/disk "Full"\n'
+    said = "[slots]: the disk is full of slots"
+    assert answered("Why is the disk full of slots?", ("slots.md", f"{page}\n{said}\n")).startswith(said)
+    assert [unit.kind for unit in units(f"{page}\n{said}")] == ["heading", "markup", "paragraph"]
+
+
 def test_prohibition_comes_before_a_sentence_that_says_as_much() -> None:
     allowed, never = "Somebody may purge the queue of the relay.", "Never purge the queue of the relay."
     for question, wins in (("May I purge the queue of the relay?", never), ("Who purges the relay's queue?", allowed)):
@@ -153,7 +179,8 @@ def test_prohibition_comes_before_a_sentence_that_says_as_much() -> None:
     ["What does a replication slot cost?", "What is the password of the slot?",
      "What's the replication user password?", "Which port do the slots use?",
      "Which version of the slots is there?", "password of the slot database?", "How many slots are idle right now?",
-     "Wie viele Slots sind gerade belegt?", "Who do I page when a slot grows?", "In which region is the slot?"],
+     "Wie viele Slots sind gerade belegt?", "Who do I page when a slot grows?", "In which region is the slot?",
+     "Who is on call for the slots at slots.example this week?", "Wer hat heute Bereitschaft für die Slots?"],
 )  # fmt: skip
 def test_kind_with_a_form_of_its_own_is_refused_where_no_text_has_it(question: str) -> None:
     made = QuestionHits(question, hits_of(question, ("slots.md", SLOTS))).grade(CURVE)

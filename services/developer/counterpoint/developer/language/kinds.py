@@ -50,9 +50,23 @@ KINDS = (
         (r"\b(?:who|which|what|where|when|how (?:many|much))\b[^.?!]{0,200}\b(?:right now|at the moment|tonight"
          r"|this (?:very )?(?:minute|moment)|most recently|(?:the )?last time)\b",
          r"\bwhen did (?:we|somebody|anybody|you)\b",
+         r"\bwho\b[^?!\n]{0,60}\b(?:on[- ]call|on duty|on shift)\b[^?!\n]{0,60}"
+         r"\b(?:now|today|tomorrow|(?:this|next) (?:week|weekend|month|shift))\b",
+         r"\bwer\b[^?!\n]{0,60}\b(?:bereitschaft|dienst)\b[^?!\n]{0,60}"
+         r"\b(?:jetzt|heute|morgen|(?:diese|nächste)[ns]? (?:woche|wochenende|monat|schicht))\b",
+         r"\bwer\b[^?!\n]{0,60}\b(?:jetzt|heute|morgen|(?:diese|nächste)[ns]? (?:woche|wochenende|monat|schicht))\b"
+         r"[^?!\n]{0,60}\b(?:bereitschaft|dienst)\b",
          r"\b(?:wer|welche\w?|was|wo|wann|wie ?viele?)\b[^.?!]{0,200}\b(?:gerade|derzeit|momentan|zurzeit"
          r"|heute nacht|zuletzt|das letzte mal)\b"),
         (r"(?!)",), strict=True,
+    ),
+    _kind(
+        "phone",
+        (r"\b(?:phone|telephone|mobile|pager|hotline)(?: |-)?(?:number|no\b|extension)",
+         r"\b(?:telefon|handy|mobil|ruf|pager|hotline)(?:-)?nummer\b|\bdurchwahl\b"),
+        (r"(?<![\w.])\+?\d(?:[ ()/.-]{0,2}\d){4,}(?![\w.]\d)",
+         r"\b(?:ext(?:ension)?|durchwahl|dial|call)\b\W{0,3}\d{2,}"),
+        strict=True,
     ),
     _kind(
         "contact",
