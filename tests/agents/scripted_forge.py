@@ -75,8 +75,8 @@ class ScriptedForge:
 
     # people
 
-    def person_opens(self, title: str, body: str = "", author: str = "ann") -> Issue:
-        return self._new(title, body, [], author)
+    def person_opens(self, title: str, body: str = "") -> Issue:
+        return self._new(title, body, [], "ann")
 
     def person_edits(self, number: int, **changes: Any) -> None:
         issue = self.issues[number]

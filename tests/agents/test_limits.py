@@ -225,8 +225,8 @@ async def fallback_client(door: Door, outside: World) -> AsyncIterator[Gateway]:
         await made.close()
 
 
-async def warnings_of(house: House, project: str, task: str) -> list[str]:
-    body = await house.body(project, "spend", task) or {}
+async def warnings_of(house: House, project: str) -> list[str]:
+    body = await house.body(project, "spend", "t-1") or {}
     return list(body.get("warnings", ()))
 
 
@@ -236,14 +236,14 @@ async def test_over_a_soft_limit_a_cheaper_model_writes_and_one_warning_is_noted
     first, second = await working(door, project, "t-1"), await working(door, project, "t-2")
     await limit(door.house, project, soft_tokens=100_000, period="day")
     assert (await generated(fallback_client, first, "k", max_tokens=20)).usage.model == DEAR
-    assert await warnings_of(door.house, project, "t-1") == []
+    assert await warnings_of(door.house, project) == []
     await limit(door.house, project, scope="task", name="t-1", soft_usd="0")
     made = await generated(fallback_client, first, "l", max_tokens=20)
     assert made.usage.model == PRICED
-    (warning,) = await warnings_of(door.house, project, "t-1")
+    (warning,) = await warnings_of(door.house, project)
     assert warning.startswith("the soft part of the limit of task t-1 is reached: ")
     await generated(fallback_client, first, "m", max_tokens=20)
-    assert await warnings_of(door.house, project, "t-1") == [warning]
+    assert await warnings_of(door.house, project) == [warning]
     assert (await generated(fallback_client, second, "k", max_tokens=20)).usage.model == DEAR
 
 

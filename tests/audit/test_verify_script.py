@@ -65,8 +65,8 @@ def proofs_refused(content: bytes, key: str = AUDIT_KEY.public) -> bool:
     return refused(lambda: VERIFIER.check_proofs(json.loads(content.decode()), key))
 
 
-def leaves_refused(content: bytes, notes: str, key: str = AUDIT_KEY.public) -> bool:
-    return refused(lambda: VERIFIER.check_leaves(io.StringIO(content.decode()), notes, key))
+def leaves_refused(content: bytes, notes: str) -> bool:
+    return refused(lambda: VERIFIER.check_leaves(io.StringIO(content.decode()), notes, AUDIT_KEY.public))
 
 
 def test_the_script_imports_the_standard_library_only() -> None:

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -106,9 +106,7 @@ class EnoughSeen(Exception):
 
 
 @contextmanager
-def watching(
-    cluster: ScriptedCluster, house: ScriptedApi, wait: Callable[[float], None] | None = None
-) -> Iterator[tuple[EventWatcher, list[dict[str, Any]]]]:
+def watching(cluster: ScriptedCluster, house: ScriptedApi) -> Iterator[tuple[EventWatcher, list[dict[str, Any]]]]:
     """A watcher that ends at its third delay, and what it told."""
     told, waits = list[dict[str, Any]](), list[float]()
 
@@ -121,7 +119,7 @@ def watching(
     with ApiClient(Address(house.url, "a-token")) as api:
         yield EventWatcher(
             watched, api, project="orders", name="prod", count=3, told=told.append, note=lambda text: None,
-            wait=wait or enough,
+            wait=enough,
         ), told  # fmt: skip
     watched.close()
 

@@ -70,11 +70,11 @@ def hexed(content: bytes) -> str:
     return hmac.new(SECRET.encode(), content, hashlib.sha256).hexdigest()
 
 
-def standard(content: bytes, at: int | None = None, sender_id: str = "msg-1") -> dict[str, str]:
+def standard(content: bytes, at: int | None = None) -> dict[str, str]:
     stamp = str(int(utc_now().timestamp()) if at is None else at)
-    digest = hmac.digest(SECRET.encode(), f"{sender_id}.{stamp}.".encode() + content, hashlib.sha256)
+    digest = hmac.digest(SECRET.encode(), f"msg-1.{stamp}.".encode() + content, hashlib.sha256)
     return {
-        "webhook-id": sender_id,
+        "webhook-id": "msg-1",
         "webhook-timestamp": stamp,
         "webhook-signature": "v1," + base64.b64encode(digest).decode(),
     }

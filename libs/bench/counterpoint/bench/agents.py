@@ -93,14 +93,15 @@ def _action(number: int, now: datetime) -> Item:
     )  # fmt: skip
 
 
-async def measure_manager(folder: Path, report: BenchReport, name: str, target: float) -> None:
-    """Measure the memory of an idle manager, without a model or with the one that is configured."""
+async def measure_manager(folder: Path, report: BenchReport) -> None:
+    """Measure the memory of an idle manager without a model."""
     stack = Stack(folder, http_port=0)
     await stack.start()
     try:
         if service := stack.endpoints.services.get("manager"):
             await asyncio.sleep(IDLE_S)
-            report.measures.append(Measurement(name, "MiB", (tree_pss_mb(service.pid),), target))
+            name = "proportional set size of the manager without a model"
+            report.measures.append(Measurement(name, "MiB", (tree_pss_mb(service.pid),), 120))
     finally:
         await stack.stop()
 
@@ -110,7 +111,7 @@ async def run(folder: Path) -> BenchReport:
     report = BenchReport("agents")
     measure_context(report)
     progress("manager without a model")
-    await measure_manager(folder / "bare", report, "proportional set size of the manager without a model", 120)
+    await measure_manager(folder / "bare", report)
     await measure_replays(folder / "replays", report)
     with simulated_provider("It was the disk.") as provider, variables(provider.environment()):
         # A slow import within a delivery would have the bus deliver again.

@@ -126,7 +126,7 @@ def on_cancellation(history: TaskHistory, message: CancelTask, now: datetime) ->
 
 
 def on_timer(
-    history: TaskHistory, message: TaskDue, now: datetime, limits: TaskLimits, failed_at: datetime | None = None
+    history: TaskHistory, message: TaskDue, now: datetime, limits: TaskLimits, failed_at: datetime | None
 ) -> TaskUpdate:
     """Return the update for a timer that is due. `failed_at`: the last failure of the incident.
 
