@@ -31,7 +31,7 @@ from counterpoint.developer.evidence.calibration import Calibration, load_calibr
 from counterpoint.developer.excerpts.relevance import hits
 from counterpoint.memory.ingest.chunk import chunk
 from counterpoint.proto.conversation import TURN, Turn, transcript
-from counterpoint.proto.ingest import ContentType, Document, Ingested
+from counterpoint.proto.ingest import ContentType, Document, DocumentResult
 from counterpoint.proto.memory import HybridSearch, Item
 
 TYPES: dict[str, ContentType | None] = {
@@ -168,12 +168,12 @@ async def measure_set(router: Service, name: str, data: EvaluationSet, type: str
     return result
 
 
-async def _ingest(memory: Memory, documents: Sequence[Document]) -> list[Ingested]:
+async def _ingest(memory: Memory, documents: Sequence[Document]) -> list[DocumentResult]:
     """Ingest documents with `AT_ONCE` requests at a time; return their results in order."""
     batches = [documents[n : n + BATCH] for n in range(0, len(documents), BATCH)]
     slots = asyncio.Semaphore(AT_ONCE)
 
-    async def one(batch: Sequence[Document]) -> tuple[Ingested, ...]:
+    async def one(batch: Sequence[Document]) -> tuple[DocumentResult, ...]:
         async with slots:
             return await memory.ingest(batch, timeout_s=600)
 

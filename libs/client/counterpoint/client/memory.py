@@ -12,7 +12,7 @@ from counterpoint.proto.commands import Command, CommandReply, CommandRequest, I
 from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, ErrorCode, Permanent, Transient
 from counterpoint.proto.ids import derived_id
 from counterpoint.proto.incidents import PastIncident
-from counterpoint.proto.ingest import Document, Ingested, IngestReply, IngestRequest, Job, PutPart, PutReply
+from counterpoint.proto.ingest import Document, DocumentResult, IngestReply, IngestRequest, Job, PutPart, PutReply
 from counterpoint.proto.lessons import PastLesson
 from counterpoint.proto.memory import (
     Commit,
@@ -218,7 +218,7 @@ class Memory:
 
     async def ingest(
         self, documents: Sequence[Document], timeout_s: float = _INGEST_TIMEOUT_S, *, job: Job | None = None
-    ) -> tuple[Ingested, ...]:
+    ) -> tuple[DocumentResult, ...]:
         """Ingest documents; the content of a large one is uploaded first. Raises like `step`."""
         small = tuple([await self._upload_large(document) for document in documents])
         request = IngestRequest(origin=self.origin, documents=small, job=job)
