@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +104,18 @@ def test_every_command_in_the_prose_exists(page: Path) -> None:
 @pytest.mark.parametrize("page", [page for page in PAGES if TOLD[page]], ids=lambda page: page.name)
 def test_every_command_that_says_so_runs(page: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
+    env = {"COUNTERPOINT_DATA_DIR": str(stack.data_dir)}
+    incidents = cycle(_two_incidents(env) if any("INCIDENT" in words for words in TOLD[page]) else ())
     for words in TOLD[page]:
-        done = CliRunner().invoke(app, words[1:], env={"COUNTERPOINT_DATA_DIR": str(stack.data_dir)})
+        given = [next(incidents) if word == "INCIDENT" else word for word in words[1:]]
+        done = CliRunner().invoke(app, given, env=env)
         assert done.exit_code == 0, f"{' '.join(words)}\n{done.output}"
+
+
+def _two_incidents(env: dict[str, str]) -> list[str]:
+    """Submit the incidents that a page calls INCIDENT."""
+    words = ["submit", "troubleshoot", "The nightly load stops", "--wait", "--json"]
+    return [json.loads(CliRunner().invoke(app, words, env=env).stdout)["task_id"] for _ in range(2)]
 
 
 def transport_of(text: str) -> str:
@@ -180,6 +190,8 @@ def test_every_path_it_names_is_there(page: Path) -> None:
     for code in inline(page.read_text()):
         if folders.fullmatch(code):
             assert (ROOT / code).exists(), code
+        if re.fullmatch(r"test_\w+\.py", code):
+            assert list((ROOT / "tests").glob(f"*/{code}")), code
 
 
 @pages
