@@ -4,7 +4,6 @@ All services are real except the developer, whose deliveries this process takes,
 """
 
 import asyncio
-import tempfile
 import time
 from datetime import datetime
 from importlib import import_module
@@ -12,11 +11,12 @@ from itertools import islice
 from pathlib import Path
 
 from counterpoint import bus
+from counterpoint.bench.command_line import bench_folder
 from counterpoint.bench.developer_stack import DeveloperStack, developer_stack
 from counterpoint.bench.gateway_calls import measure_first_token, measure_limits, measure_single_calls
 from counterpoint.bench.processes import tree_pss_mb
 from counterpoint.bench.replays import measure_replays
-from counterpoint.bench.report import BenchReport, Measurement, exit_on_sigterm, log_warnings_only, p50, progress
+from counterpoint.bench.report import BenchReport, Measurement, p50, progress
 from counterpoint.bench.synthetic_incidents import synthetic_incidents
 from counterpoint.cli.demo.provider import simulated_provider, variables
 from counterpoint.client import Memory
@@ -137,10 +137,8 @@ async def run(folder: Path) -> BenchReport:
 
 def main() -> None:
     """Run the command line."""
-    log_warnings_only()
-    exit_on_sigterm()
-    with tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
-        bus.run(run(Path(folder))).show()
+    with bench_folder("agents") as folder:
+        bus.run(run(folder)).show()
 
 
 if __name__ == "__main__":

@@ -7,14 +7,14 @@ from typing import Any
 
 import httpx
 
-from counterpoint.bench.report import BenchReport, Measurement, RetryTransport, progress, settled
+from counterpoint.bench.report import BenchReport, Measurement, progress, settled
 from counterpoint.bench.synthetic_incidents import synthetic_incidents
+from counterpoint.bench.temporary_stack import temporary_stack
 from counterpoint.cli.address import Address
 from counterpoint.cli.api import ApiClient
 from counterpoint.cli.replay.many import ManyReplays
 from counterpoint.cli.replay.processes import ReplayProcesses
 from counterpoint.cli.replay.task import TaskReport
-from counterpoint.local.stack import Stack
 
 TASKS, AT_ONCE, PROJECT = 200, 4, "replays"
 POLLS = 600
@@ -24,21 +24,13 @@ _PAGE = "The disk of the ledger export is 20 GB. If it is full, restart the expo
 
 async def measure_replays(folder: Path, report: BenchReport) -> None:
     """Measure the share of finished tasks whose contexts and decisions are rebuilt as they were."""
-    stack = Stack(folder, http_port=0)
-    await stack.start()
-    try:
-        headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
-        async with httpx.AsyncClient(
-            base_url=stack.endpoints.http, headers=headers, params={"project": PROJECT}, timeout=120,
-            transport=RetryTransport(),
-        ) as http:  # fmt: skip
-            await _work(http)
+    async with temporary_stack(folder) as (stack, http):
+        http.params = http.params.set("project", PROJECT)
+        await _work(http)
         address = Address(stack.endpoints.http, stack.endpoints.token)
         report.note_load()
         progress(f"replay of {TASKS} tasks")
         same = [share_of_equal(each) for each in await asyncio.to_thread(_replayed, address)]
-    finally:
-        await stack.stop()
     if len(same) != TASKS:
         raise ValueError(f"{len(same)} of {TASKS} tasks were replayed")
     name = f"replay of {TASKS} finished tasks of every kind: contexts and decisions equal"
