@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 from ui.cli_server import ScriptedApi, playing
 from ui.http_front import RunningFront, listening, running
+from ui.ingest_echo import Echo
 
 from counterpoint.local.stack import Stack
 from counterpoint.router.api.application import HttpApi
@@ -54,3 +55,9 @@ async def console_page(chromium: "Browser", stack: Stack) -> "AsyncIterator[Call
     yield console.page
     await console.close()
     assert not console.errors
+
+
+@pytest.fixture
+def echo(api: ScriptedApi) -> Echo:
+    """The API that answers for each document."""
+    return Echo(api)
