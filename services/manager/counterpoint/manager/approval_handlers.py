@@ -93,8 +93,8 @@ class ApprovalDesk:
         lifts = lifts_for(refused, await read_counted(memory, task))
         if not lifts:
             return None, ()
-        asked = history.spend.model_copy(update={"refused": None, "warnings": ()})
-        return approvals.held_call(refused, lifts), (put("spend", task.task_id, asked, existing=history.spend_item),)
+        spend = history.spend.model_copy(update={"refused": None, "warnings": ()})
+        return approvals.held_call(refused, lifts), (put("spend", task.task_id, spend, existing=history.spend_item),)
 
     async def _lift(self, memory: Memory, history: TaskHistory, approval: Approval) -> UpdateAndWrites:
         counted = await read_counted(memory, history.task)
