@@ -46,43 +46,36 @@ async def test_a_process_has_no_secret_of_another(tmp_path: Path, monkeypatch: p
             assert not [label for label, secret in secrets.items() if secret in shown]
 
 
-def test_the_jobs_get_their_own_login_alone(tmp_path: Path) -> None:
-    kept = load_credentials(tmp_path / "secrets.json", NATS_USERS)
-    wiring = ServiceParameters(
-        data_dir=tmp_path,
+def parameters(folder: Path, inherited: dict[str, str]) -> ServiceParameters:
+    credentials = load_credentials(folder / "secrets.json", NATS_USERS)
+    return ServiceParameters(
+        data_dir=folder,
         nats_url="nats://127.0.0.1:1",
-        postgres=PostgresUrls.of("postgresql://postgres:p@127.0.0.1:2/postgres", kept.postgres),
+        postgres=PostgresUrls.of("postgresql://postgres:p@127.0.0.1:2/postgres", credentials.postgres),
         valkey_url="redis://127.0.0.1:3",
         http_port=4,
         lineage_port=5,
-        gateway_port=8486,
-        credentials=kept,
-        inherited={"PATH": "/bin", "AWS_SECRET": "x"},
+        gateway_port=6,
+        credentials=credentials,
+        inherited=inherited,
     )
+
+
+def test_the_jobs_get_their_own_login_alone(tmp_path: Path) -> None:
+    wiring = parameters(tmp_path, {"PATH": "/bin", "AWS_SECRET": "x"})
     basics = {"PATH", "HOME", "LANG", "MALLOC_ARENA_MAX"}
     owner = {"COUNTERPOINT_POSTGRES_OWNER_URL", "COUNTERPOINT_INSTALLATION"}
     assert set(environment("migrate", wiring)) == basics | owner
     provision = environment("provision", wiring)
     assert set(provision) == basics | {f"COUNTERPOINT_NATS_{name}" for name in ("URL", "USER", "PASSWORD")}
-    assert provision["COUNTERPOINT_NATS_PASSWORD"] == kept.nats["provisioner"]
+    assert provision["COUNTERPOINT_NATS_PASSWORD"] == wiring.credentials.nats["provisioner"]
 
 
 def test_keys_of_providers_are_the_managers_alone_and_only_where_it_has_a_use_for_them(tmp_path: Path) -> None:
     def given(**inherited: str) -> dict[str, dict[str, str]]:
-        wiring = ServiceParameters(
-            data_dir=tmp_path,
-            nats_url="nats://127.0.0.1:1",
-            postgres=PostgresUrls.of("postgresql://postgres:p@127.0.0.1:2/postgres", kept.postgres),
-            valkey_url="redis://127.0.0.1:3",
-            http_port=4,
-            lineage_port=5,
-            gateway_port=6,
-            credentials=kept,
-            inherited=inherited,
-        )
+        wiring = parameters(tmp_path, inherited)
         return {name: environment(name, wiring) for name in SERVICES}
 
-    kept = load_credentials(tmp_path / "secrets.json", NATS_USERS)
     keys = {"OPENAI_API_KEY": "x", "OPENAI_API_BASE": "x", "AWS_REGION_NAME": "x", "HTTPS_PROXY": "x"}
     assert not [name for name, env in given(**keys, DISPLAY=":0").items() if {*keys, "DISPLAY"} & {*env}]
     env = given(**keys, COUNTERPOINT_MODEL="m", COUNTERPOINT_SEARCH_URL="s", COUNTERPOINT_API_KEY="x")

@@ -1,16 +1,13 @@
 """Tables of the documents match the code."""
 
-import importlib
-import importlib.util
 import re
-from pathlib import Path
-from types import ModuleType
 from typing import Any, get_args
 
 from contract.pages import ROOT, table
 from contract.product import DEVELOPER_ROOMS, LIBS, MEMORY_ROOMS
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings
+from scripts import load_script
 
 from counterpoint.bus import BusSettings
 from counterpoint.bus.settings import ProvisionSettings
@@ -50,15 +47,6 @@ OTHERS = [
     ),
 ]
 """Variables read without a settings class."""
-
-
-def _module(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_table_of_the_environment_is_that_of_the_settings() -> None:
@@ -164,7 +152,7 @@ def test_the_tables_of_the_policy_are_those_of_the_file() -> None:
 
 
 def test_the_generated_pages_are_up_to_date() -> None:
-    documents = _module(ROOT / "docs" / "generate.py").documents()
+    documents = load_script(ROOT / "docs" / "generate.py").documents()
     assert {name: (ROOT / "docs" / name).read_text() for name in documents} == documents
 
 

@@ -4,36 +4,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from agents.router_house import NOW, PROJECT
+from agents.router_house import NOW
 from ui.http_front import RunningFront, put_task
-from ui.spend_approval import LIFT, URL
+from ui.pending_approvals import LIFT, URL, put_approval
 
 from counterpoint.proto.approvals import Approval, ApprovalDecided, artifact_sha256, lifts_as_text
 from counterpoint.proto.notifications import NotificationDue
 from counterpoint.router.notify.caller import Caller
 from counterpoint.router.notify.handlers import Notifications
 from counterpoint.router.notify.receivers import Receiver
-
-
-def put_approval(front: RunningFront, approval_id: str = "a1", **changes: Any) -> Approval:
-    """Put an approval into the record, that waits for an hour."""
-    artifact = changes.pop("artifact", "restart the service")
-    fields = {
-        "approval_id": approval_id,
-        "project": PROJECT,
-        "task_id": "t1",
-        "category": "proposal",
-        "autonomy": "supervised",
-        "summary": "a proposal",
-        "artifact": artifact,
-        "artifact_sha256": artifact_sha256(artifact),
-        "requested_at": NOW,
-        "expires_at": NOW + timedelta(hours=1),
-        "held": {"text": "what only the manager needs"},
-    }
-    made = Approval.model_validate(fields | changes)
-    front.house.put("approvals", approval_id, made.model_dump(mode="json", exclude_none=True))
-    return made
 
 
 def body(approval: Approval, decision: str = "approved", **more: Any) -> dict[str, Any]:

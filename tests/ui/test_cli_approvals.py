@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from typer.testing import CliRunner
 from ui.cli_server import ScriptedApi
-from ui.spend_approval import LIFT, URL
+from ui.pending_approvals import LIFT, URL
 
 from counterpoint.cli.main import app
 from counterpoint.proto.approvals import lifts_as_text
