@@ -190,8 +190,14 @@ def test_every_path_it_names_is_there(page: Path) -> None:
     for code in inline(page.read_text()):
         if folders.fullmatch(code):
             assert (ROOT / code).exists(), code
-        if re.fullmatch(r"test_\w+\.py", code):
-            assert list((ROOT / "tests").glob(f"*/{code}")), code
+        if re.fullmatch(r"\w+\.py", code):
+            assert code in _programs(), code
+
+
+@cache
+def _programs() -> set[str]:
+    folders = ("proto", "libs", "services", "deploy", "docs", "tests", "examples")
+    return {path.name for folder in folders for path in (ROOT / folder).rglob("*.py")}
 
 
 @pages
