@@ -81,7 +81,7 @@ class ApprovalDesk:
         if approval.decision is not None:
             return without_effect(history, f"the end of the time for an approval that {approval.decided_by} decided")
         if expired.state == "pending":
-            return approvals.remind(history, approval, memory.now)
+            return approvals.remind(approval, memory.now)
         return self._not_approved(memory, history, expired)
 
     async def _refused_call(
