@@ -121,9 +121,9 @@ KINDS = (
     _kind(
         "duration",
         (r"\bhow (?:often|soon|old)\b", r"\bhow many (?:seconds|minutes|hours|days|weeks|months)\b",
-         r"\b(?:timeout|ttl|interval|retention)\b", r"\bwie oft\b",
+         r"\b(?:timeout|ttl|interval|retention)\b", r"\bwie (?:oft|bald)\b",
          r"\bwie viele (?:sekunden|minuten|stunden|tage|wochen)"),
-        (rf"\b\d[\d.,]{{0,30}}\s?-?{_PERIOD}\b",
+        (rf"\b\d[\d.,]{{0,30}}\s?-?{_PERIOD}\b", rf"\b{_SPELLED_PERIOD}\b",
          rf"\b(?:once|twice|times|einmal|zweimal|mal) (?:per|an?|every|pro|je) {_PERIOD}\b",
          r"\b(?:hourly|daily|weekly|monthly|nightly|every|immediately|never|täglich|stündlich|wöchentlich|nächtlich)\b",
          r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days|(?:mon|diens|donners|frei|sams|sonn)tags|mittwochs)\b",
@@ -145,7 +145,9 @@ KINDS = (
     _kind(
         "time",
         (r"\b(?:when|what time|wann|um wie viel uhr)\b",),
-        (r"\b\d{1,2}[:.]\d\d\b", r"\b(?:after|before|if|when|once|daily|nightly|wenn|nach|vor|täglich)\b"),
+        (r"\b\d{1,2}[:.]\d\d\b", r"\b\d{1,2} ?(?:[ap]\.?m\b|uhr\b|o'clock\b)",
+         r"\b(?:noon|midnight|mittags?|mitternachts?)\b",
+         r"\b(?:after|before|if|when|once|daily|nightly|wenn|nach|vor|täglich)\b"),
     ),
 )  # fmt: skip
 PERMISSION = re.compile(
