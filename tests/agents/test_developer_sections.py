@@ -147,6 +147,15 @@ def test_prohibition_of_a_wider_case_does_not_come_before_what_is_permitted_in_t
     assert text.index("We give admin") < text.index("Never give") < text.index("The operators may")
 
 
+def test_words_in_the_target_of_a_link_are_no_words_of_the_page() -> None:
+    terms = question_terms("Does the frontend grow?", [])
+    assert (
+        terms.words_in("Read [the page](/repos/frontend/(a)/grow.html) and [this one](https://frontend.example).")
+        == set()
+    )
+    assert terms.words_in("[The frontend](/x) grows (see below).") == {"frontend", "grow"}
+
+
 def test_definitions_of_links_are_not_quoted() -> None:
     page = '# Slots\n\n[slots-disk]: ../slots/#disk\n[slots-full]: https://slots.example/disk "Full"\n'
     said = "[slots]: the disk is full of slots"

@@ -27,6 +27,7 @@ from counterpoint.developer.language.words import content_words, everyday_stems
 _MEASURES = content_words("long often soon old many much big large high far lange oft alt viel hoch groß")
 _DIGIT = re.compile(r"\d(?<![\w.,:/-]\d)(?![\w.,:/-]|\. )")
 _VERSION = re.compile(r"(?<![\w.,:/-])v?(\d{1,4}\.\d{1,4})(?![\w:/-])")
+_TARGET = re.compile(r"\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)?\)")
 _JOINED = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b|\b\w*[a-z][A-Z]\w*\b|\b\w*\d\w*\b|\b\w+(?:[._/:=]\w+)+")
 
 
@@ -174,7 +175,9 @@ def digits(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=2_000)
 def words_of(text: str) -> frozenset[str]:
-    """Return the content words of a text; for a German text also German stems and their translations."""
+    """Return the content words of a text, without the targets of links; for a German text also German stems and their
+    translations."""
+    text = _TARGET.sub("]", text)
     return content_words(text) | digits(text) | german_words(text)
 
 
