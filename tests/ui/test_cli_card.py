@@ -277,6 +277,13 @@ def test_a_long_error_is_its_headline_until_more_is_asked_for() -> None:
     assert whole.count("a.py") == 30
 
 
+def test_of_a_long_log_the_beginning_and_the_end_are_shown() -> None:
+    error = "exit status 2\n" + "\n".join(f"gain row {n} ok" for n in range(40)) + "\nValueError: 17 dead columns"
+    short = flat(card_text(incident(error_message=error)))
+    assert "error exit status 2 gain row 0 ok gain row 1 ok … gain row 38 ok gain row 39 ok ValueError: 17" in short
+    assert "42 lines in total, shown with --verbose" in short
+
+
 def test_where_no_document_is_about_it_the_nearest_are_called_the_nearest() -> None:
     escalation = {"to": "calling_llm", "code": "low_confidence", "searched_for": ["documents about " + "x " * 200]}
     lines = flat(card_text(incident(proposal=None, waiting_for="documents", escalation=escalation)))

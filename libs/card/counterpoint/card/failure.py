@@ -131,6 +131,7 @@ def _tries(context: Mapping[str, Any]) -> str | None:
 
 
 def _error(error: str, verbose: bool) -> Iterator[str]:
+    """Yield the error, of a long one the exception that escaped, or the beginning and the end of a log."""
     lines = error.splitlines()
     if verbose or (len(lines) <= _ERROR_LINES and len(error) <= _ERROR_CHARS):
         yield from lines
@@ -138,9 +139,18 @@ def _error(error: str, verbose: bool) -> Iterator[str]:
     raised, message = headline(error)
     message = message.strip()
     whole = f"{raised}: {message}" if raised and not message.startswith(raised) else message
-    shown = [line for line in whole[:_ERROR_CHARS].splitlines() if line.strip()][:_ERROR_LINES]
-    yield from shown
+    if raised is None and len(lines) > _ERROR_LINES:
+        half = _ERROR_LINES // 2
+        yield from _lines(whole[: _ERROR_CHARS // 2])[:half]
+        yield "…"
+        yield from _lines(whole[-_ERROR_CHARS // 2 :])[-half:]
+    else:
+        yield from _lines(whole[:_ERROR_CHARS])[:_ERROR_LINES]
     yield f"… {quantity(len(lines), 'line')} in total, shown with --verbose"
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip()]
 
 
 _WITHOUT_BEFORE = ("freshness", "upstream")
