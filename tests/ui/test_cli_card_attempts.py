@@ -149,6 +149,8 @@ def test_in_shadow_it_is_not_said_that_nothing_is_known() -> None:
     lines = flat(card_text(incident(findings={}, shadow=True)))
     assert "not shown: incidents of this job are in shadow; see `counterpoint shadow --project orders`" in lines
     assert "found no similar one" not in lines
+    assert 'succeeded --note "WHAT FIXED IT" --project orders once it works again: the note is learned' in lines
+    assert "something else fixed it" not in lines
 
 
 def test_a_proposal_that_something_else_made_superfluous_is_called_so_and_a_note_is_said_once() -> None:

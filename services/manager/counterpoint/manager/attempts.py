@@ -147,7 +147,8 @@ def outcomes_by_number(attempts: Iterable[Attempt]) -> dict[str, dict[str, Any]]
 
 
 def with_attempts(findings: Findings | None, attempts: Iterable[Attempt]) -> Findings:
-    """Put the attempts of this task before those of earlier tasks in the findings."""
+    """Put the attempts of this task before those of earlier tasks in the findings. Proposals in shadow, which nobody
+    was shown, are left out."""
     own = tuple(
         SimilarAttempt(
             id=attempt.attempt_id,
@@ -164,6 +165,7 @@ def with_attempts(findings: Findings | None, attempts: Iterable[Attempt]) -> Fin
             score=1.0,
         )
         for attempt in attempts
+        if not attempt.shadow
     )
     existing = findings or Findings()
     ids = {attempt.id for attempt in own}
