@@ -314,6 +314,16 @@ def test_a_proposal_is_set_anew_but_its_quotes_lists_and_references_stay_lines()
     ]
 
 
+def test_a_number_that_goes_on_with_a_sentence_begins_no_list() -> None:
+    proposal = (
+        "> Call the desk, extension\n> 4411. It is staffed since\n> 3. October.\n> 1. Ask.\n> - first\n> 2. Wait."
+    )
+    lines = card_text(incident(proposal=proposal)).splitlines()
+    shown = [line[14:] for line in lines if line[14:].startswith(">")]
+    assert shown == ["> Call the desk, extension 4411. It is staffed since 3. October.", "> 1. Ask.", "> - first",
+                     "> 2. Wait."]  # fmt: skip
+
+
 def test_an_offer_is_not_repeated_as_a_next_step() -> None:
     offer = "This looks alike.\n\n> Open port 53."
     findings = incident()["findings"] | {"next_steps": [offer, "Ask the owner."], "likelihood": 0.5}
