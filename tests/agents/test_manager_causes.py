@@ -87,6 +87,18 @@ def test_a_success_of_the_proposal_is_its_own() -> None:
     assert acts(house) == [("Look at the export job", "succeeded", "reported")]
 
 
+@pytest.mark.parametrize("fixed_by", ["proposal", None])
+def test_a_note_may_be_added_to_a_success_and_is_not_replaced(fixed_by: str | None) -> None:
+    house = proposed()
+    house.outcome("succeeded", fixed_by=fixed_by)
+    house.outcome("succeeded", note="as it says")
+    house.outcome("succeeded", note="in another way")
+    (proposal,) = house.attempts()
+    assert (proposal.tried, proposal.outcome, proposal.note) == ("Look at the export job", "succeeded", "as it says")
+    assert proposal.fixed_by == fixed_by
+    assert house.log[-1].message.decision == "conflict on attempt 1"  # type: ignore[attr-defined]
+
+
 def test_a_success_without_a_cause_may_be_said_to_be_due_to_something_else_later() -> None:
     house = proposed()
     house.outcome("succeeded", note=UNLOCKED)
