@@ -81,6 +81,17 @@ def test_the_same_report_of_another_cause_has_no_second_effect() -> None:
     assert house.line()[-1].kind == "late"
 
 
+def test_the_end_of_an_alert_credits_nothing_and_asks_whether_it_was_the_proposal() -> None:
+    house = proposed()
+    house.outcome("succeeded", evidence="observed", by="alerts", fixed_by="nothing", note="alerts reports it as over")
+    assert acts(house) == [("Look at the export job", "superseded", "observed")]
+    (need,) = house.task().needs
+    assert need.what == "it works again: report what was changed; if it was attempt 1, `--by proposal` without a note"
+    house.outcome("succeeded", fixed_by="proposal")
+    assert acts(house) == [("Look at the export job", "succeeded", "reported")]
+    assert house.task().needs == ()
+
+
 def test_a_success_of_the_proposal_is_its_own() -> None:
     house = proposed()
     house.outcome("succeeded", fixed_by="proposal")

@@ -156,6 +156,8 @@ def test_in_shadow_it_is_not_said_that_nothing_is_known() -> None:
 def test_a_proposal_that_something_else_made_superfluous_is_called_so_and_a_note_is_said_once() -> None:
     superseded = flat(card_text(recognised(0.9, outcome="superseded")))
     assert "not the cause of the recovery (reported)" in superseded
+    observed = flat(card_text(recognised(0.9, outcome="superseded", evidence="observed")))
+    assert "not known to be the cause of the recovery" in observed
     assert "fixed by" not in superseded
     assert "noted: Open port 53." not in flat(card_text(recognised(0.9, note="Open port 53.")))
 

@@ -170,6 +170,8 @@ def _how(attempt: SimilarAttempt) -> str:
             return "no outcome yet"
         case "succeeded", "observed":
             return "succeeded (observed, not confirmed by a person)"
+        case "superseded", "observed":
+            return "not known to be the cause of the recovery"
         case "superseded", evidence:
             return f"not the cause of the recovery ({evidence})"
         case outcome, evidence:
