@@ -54,6 +54,27 @@ def test_likeness_is_stated_in_words_and_a_fix_of_a_similar_failure_is_an_offer(
     assert "shares 83% of" in flat(card_text(recognised(likelihood), verbose=True))
 
 
+def test_the_fix_of_a_less_similar_failure_hides_no_recognised_one_that_nothing_has_helped() -> None:
+    task = recognised(0.1)
+    (fix,) = task["findings"]["similar_attempts"]
+    failed = fix | {"id": "a2", "outcome": "failed", "likelihood": 0.87, "tried": "Restart it."}
+    task["findings"]["similar_attempts"] = [fix, failed]
+    lines = flat(card_text(task))
+    assert "probably the same failure: 1 attempt on 2026-11-10, 1 failed no attempt has helped yet" in lines
+    assert "Open port 53" not in lines
+    cited = {
+        "store": "attempts",
+        "id": "a1",
+        "version": 1,
+        "source_path": "attempts/a1",
+        "start": 0,
+        "end": 4,
+        "quote": "Open",
+    }
+    task["findings"]["citations"] = [cited]
+    assert "the fix then was “Open port 53.”" in flat(card_text(task))
+
+
 def test_attempts_at_other_failures_are_not_counted_as_attempts_at_this_one() -> None:
     same = recognised(0.8)
     fix = same["findings"]["similar_attempts"][0]
