@@ -45,6 +45,7 @@ PYTHON = 'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\n
             "batch of is broken",
         ),
         ("segment 0x8f2a is sealed, error 0x80070005", None, "segment is sealed, error 0x80070005"),
+        ("the shutter at 0x7f2a did not close (code 0x21)", None, "the shutter at did not close (code 0x21)"),
         ("GET https://api.example/v1/rates?day=1&token=x: 503", None, "GET https://api.example/v1/rates 503"),
         (r"spoolsv.exe: error 0x0000011b at \\prt01\LABELS", None, "spoolsv.exe: error 0x0000011b at LABELS"),
         (

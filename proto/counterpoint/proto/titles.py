@@ -20,7 +20,8 @@ _LOG_LINES = 3
 _CAUSE = re.compile(r"[^\W\d_][^\s={}\[\]:]*+ [^={}\[\]:]*+(?<!\b(?:is|of|in|at|to|by|on))(?<!\bafter|\bsince|\buntil)")
 _NOISE = re.compile(
     r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"
-    r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b|\b0x(?![8c][0-9a-f]{7}\b|0000[0-9a-f]{4}\b)[0-9a-f]+\b"
+    r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b"
+    r"|(?<!code[ =])(?<!error[ =])(?<!status[ =])(?<!fehler[ =])\b0x(?![8c][0-9a-f]{7}\b|0000[0-9a-f]{4}\b)[0-9a-f]+\b"
     r"|\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z| UTC|[+-]\d\d:?\d\d)?",
     re.IGNORECASE,
 )
