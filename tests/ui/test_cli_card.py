@@ -41,7 +41,7 @@ def test_a_job_without_a_reported_failure_has_not_failed(kind: str) -> None:
 def test_one_try_is_no_tries() -> None:
     body = incident()
     body["context"] |= {"tries": 1, "retries": None}
-    assert "1 try, the last at" in flat(card_text(body))
+    assert "1 try, at" in flat(card_text(body))
 
 
 def test_the_card_of_an_incident_says_all_that_a_person_would_look_up() -> None:
@@ -213,6 +213,8 @@ def test_parts_and_the_whole_of_a_merge_are_shown() -> None:
     lines = flat(card_text(incident(context={"merged": rows, "repeats": repeats})))
     assert "failed 4 failures in 2 days with the 2 incidents merged into it, first on 2026-11-15" in lines
     assert "fourth time" not in lines
+    lines = flat(card_text(incident(context={"merged": rows[:1], "repeats": repeats})))
+    assert "failed 4 failures in 2 days with the incident merged into it, first on 2026-11-15" in lines
     lines = flat(card_text(incident(context={"merged_into": "incident-1", "merged": []})))
     assert "merged merged into incident-1, which is handled instead" in lines
     assert "merged" not in flat(card_text(incident(context={"merged_into": "", "merged": []})))

@@ -104,7 +104,8 @@ def _of_all(parts: Sequence[Mapping[str, Any]], repeats: Any) -> str | None:
     first, last = _time(repeats.get("first_at")), _time(repeats.get("last_at"))
     when = f" in {span(last - first)}" if first and last else ""
     since = f", first on {first.date()}" if first and last else ""
-    return f"{quantity(count, 'failure')}{when} with the {quantity(len(parts), 'incident')} merged into it{since}"
+    incidents = "the incident" if len(parts) == 1 else f"the {len(parts)} incidents"
+    return f"{quantity(count, 'failure')}{when} with {incidents} merged into it{since}"
 
 
 def _repeats(context: Mapping[str, Any]) -> str | None:
@@ -127,7 +128,9 @@ def _tries(context: Mapping[str, Any]) -> str | None:
         f"{tries} of {retries + 1} tries" if isinstance(retries, int) else f"{tries} {'try' if tries == 1 else 'tries'}"
     )
     failed_at = context.get("failed_at")
-    return f"{most}, the last at {moment(failed_at)}" if failed_at else most
+    if not failed_at:
+        return most
+    return f"{most}, {'' if tries == 1 else 'the last '}at {moment(failed_at)}"
 
 
 def _error(error: str, verbose: bool) -> Iterator[str]:
