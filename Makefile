@@ -38,7 +38,7 @@ check: setup ## Formatting, lint, types, import rules, generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -q tests/contract/test_house.py
+	$(BIN)/pytest -q tests/contract/test_house.py tests/contract/test_code_shape.py tests/contract/test_sql_files.py
 	$(BIN)/python -m counterpoint.proto.generate --check
 	$(BIN)/python -m counterpoint.router.api.generate --check
 

@@ -133,6 +133,8 @@ def test_secrets_are_detected_by_their_surroundings(text: str, kind: str, secret
         "https://host:8080/path@2x.png",
         "-----BEGIN PRIVATE KEY-----\n...\n-----END PRIVATE KEY-----",
         "AKIAIOSFODNN7EXAMPLE",
+        "AWS_ACCESS_KEY_ID: AKIAXXXXXXXXXXXXXXXX",
+        "ssh app@host BORG_PASSPHRASE=\\$(cat) borg mount",
         "order 4111111111111112 shipped",
         "id=x4111111111111111",
         "pi is 3.4111111111111111",

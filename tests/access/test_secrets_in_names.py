@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from access.test_sensitive import KEY, fingerprint_of, release, tables_with
+from access.sensitive_values import KEY, fingerprint_of, release, tables_with
 from memory_service.house import PERSON, ROUTED, House, task_body
 from memory_service.leaves import leaf_bodies
 

@@ -3,7 +3,7 @@
 import uuid
 
 import pytest
-from access.test_sensitive import CARD, KEY, tables_with
+from access.sensitive_values import CARD, KEY, tables_with
 from hypothesis import given
 from hypothesis import strategies as st
 from memory_service.house import House, task_body

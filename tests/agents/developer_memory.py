@@ -41,8 +41,8 @@ def _cosine(left: Counter[str], right: Counter[str]) -> float:
 class Shelf(FakeMemory):
     """One project with the developer at work. Searches of chunks and attempts have the signs that memory gives."""
 
-    def __init__(self, similarity: Similarity = by_words, project: str = "shop") -> None:
-        super().__init__("developer", project, START)
+    def __init__(self, similarity: Similarity = by_words) -> None:
+        super().__init__("developer", "shop", START)
         self.similarity = similarity
 
     def ingest(self, source: str, text: str, integrity: int = 2) -> None:

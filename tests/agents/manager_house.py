@@ -15,6 +15,7 @@ from counterpoint.manager.workflow import TRANSITIONS, WorkflowState
 from counterpoint.proto.attempts import Attempt, TaskOutcomeReported
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.errors import Conflict, Denied
+from counterpoint.proto.findings import Objection
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.interventions import CancelTask, TaskOverridden
 from counterpoint.proto.line import Action
@@ -28,6 +29,7 @@ Reply = TypeVar("Reply")
 START = datetime(2026, 3, 2, 3, 0, 1, tzinfo=UTC)
 PROJECT = "orders"
 QUIET = frozenset({"TaskDue", "DecisionMade", "SummarizeSession"})
+OBJECTION = Objection(rule="part", reason="nothing answers “who owns it”", search_for=("who owns it",))
 
 
 def run(work: Coroutine[Any, Any, Reply]) -> Reply:

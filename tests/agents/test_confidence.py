@@ -88,8 +88,8 @@ def near(source: str, text: str, integrity: int = 2) -> Passage:
     return (source, text, 0.75, integrity)
 
 
-def far(source: str, text: str, integrity: int = 2) -> Passage:
-    return (source, text, 0.2, integrity)
+def far(source: str, text: str) -> Passage:
+    return (source, text, 0.2, 2)
 
 
 LOAD = "loading invoices into the warehouse fails with a duplicate key"

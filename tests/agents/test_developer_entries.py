@@ -111,6 +111,12 @@ def test_page_is_no_answer_where_the_question_names_the_subject_of_another_page(
     assert QuestionHits(other, hits_of(other, LEDGER)).grade(CURVE).probability > LACKING_MAX
 
 
+def test_everyday_word_in_the_name_of_another_page_is_no_subject() -> None:
+    question = "The node is back. How do I let a ledger cluster sleep?"
+    page = ("queue-backing-up.md", "# Backing up the queue\n\nStop the broker, and copy its files.\n")
+    assert QuestionHits(question, hits_of(question, LEDGER, page)).grade(CURVE).sufficient
+
+
 def test_number_in_the_name_of_a_page_is_no_subject() -> None:
     question = "How do I let 2 ledger clusters sleep?"
     page = ("queue-2.md", "# Queue 2\n\nStop the broker, and start the new version.\n")
@@ -124,6 +130,29 @@ def test_failure_of_another_system_is_not_answered_unless_its_message_is_quoted(
     failure = "queue is away\nerror: cluster refuses all connections"
     plain, named = (procedures(failure, hits_of(failure, each, QUEUE))[0].likelihood for each in (page, quoting))
     assert plain <= LACKING_MAX < named
+
+
+@pytest.mark.parametrize(
+    ("shown", "named"),
+    [("```\nOct 3 20:39 broker[28905]: queue \"mail\" (25)\n has reached its share \"30\" of the disk\n```", True),
+     ("It prints that queue \"mail\" (7) has reached its share \"9\" of the disk.", True),
+     ("The queue has reached its share of the disk.", False)],
+)  # fmt: skip
+def test_section_that_shows_the_message_with_other_numbers_names_the_failure(shown: str, named: bool) -> None:
+    failure = 'mails are late\nbroker[911]: queue "mail" (25) has reached its share "100" of the disk'
+    page = ("limits.md", f"# Shares\n\n{shown}\n\nRaise the share in `shares.conf`.\n")
+    best, *_ = procedures(failure, hits_of(failure, page, QUEUE))
+    assert (best.code is not None) == named
+
+
+def test_quoted_message_counts_more_than_a_shown_one() -> None:
+    failure = "warning: relay of the mail is slow\nerror: the disk of the broker has no space left"
+    shows = ("relay.md", "# Relay\n\n    the disk of the broker has no space left\n\nThe relay of the mail is slow.\n")
+    quotes = ("slow.md", "# Slow mail\n\nIf it says `relay of the mail is slow`, add a relay.\n")
+    found = procedures(failure, hits_of(failure, shows, quotes))
+    assert [(each.source, each.code) for each in found if each.code] == [("slow.md", "relay of the mail is slow")]
+    alone = procedures(failure, hits_of(failure, shows))
+    assert alone[0].code == "the disk of the broker has no space left"
 
 
 def test_alert_that_no_section_names_gets_a_likely_procedure_only() -> None:

@@ -40,12 +40,18 @@ The spooler runs on the host `print-1`. It keeps jobs for a day. Jobs older than
 
 
 def hit_of(
-    text: str, cosine: float, start: int = 0, source: str = "printers.md", query: str = "spooler", above: float = 0.0
+    text: str,
+    cosine: float,
+    start: int = 0,
+    source: str = "printers.md",
+    query: str = "spooler",
+    above: float = 0.0,
+    id_: str | None = None,
 ) -> Hit:
     """A hit whose scores are so many deviations above those of all that was searched."""
     item = Item(
         store="chunks",
-        id=source,
+        id=id_ or source,
         project="shop",
         version=3,
         body={"document_id": source, "source": source, "text": text, "start": start, "type": "markdown"},
@@ -175,3 +181,23 @@ def test_rows_of_a_table_are_quoted_under_its_header_with_all_their_numbers() ->
     table = "| printer | room |\n|---|---|\n| small | 14 |"
     assert quotes_text(cited).startswith(f"{table} [1][2]\n\n- paper is in the cupboard [3]")
     assert attributed_text(cited).startswith(f"From {hit.source} [1][2]:\n\n" + "> " + table.replace("\n", "\n> "))
+
+
+@pytest.mark.parametrize("space", ["\n", "\n\n", "\n   "])
+def test_a_procedure_stored_as_two_passages_is_one_quote(space: str) -> None:
+    text = f"4. Cause all clients to reconnect, by waiting until the{space}pooler times them out.\n5. Start it again."
+    first, second = text[: text.index(space)], text[text.index("pooler") :]
+    cited = [
+        cite(hit_of(part, 0.5, start=start, id_=id_), Passage("step", 0, len(part), part))
+        for id_, part, start in (("p-1", first, 7), ("p-2", second, 7 + text.index("pooler")))
+    ]
+    assert quotes_text(cited).startswith(f"{text} [1][2]\n\n[1] printers.md, characters 7 to ")
+    assert attributed_text(cited).count(">") == len(text.splitlines())
+
+
+def test_passages_with_other_text_between_them_are_separate_quotes() -> None:
+    cited = [
+        cite(hit_of(part, 0.5, start=start, id_=id_), Passage("paragraph", 0, len(part), part))
+        for id_, part, start in (("p-1", "One.", 0), ("p-2", "Two.", 12))
+    ]
+    assert quotes_text(cited).startswith("One. [1]\n\nTwo. [2]")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from agents.gateway_calls import begun, generated
 from agents.gateway_world import PRICED, UNPRICED, Door, World, delegated, developer
-from agents.test_limits import limit
+from agents.limited_calls import limit
 from memory_service.house import House
 
 from counterpoint.client import Gateway, Memory

@@ -7,6 +7,7 @@ from counterpoint.developer.excerpts.answers import QuestionHits
 from counterpoint.developer.language.compounds import compounds_with, parts
 from counterpoint.developer.language.german import english_words, is_everyday, is_german, separated_verbs, stem
 from counterpoint.developer.language.question_terms import german_words, question_terms
+from counterpoint.developer.language.words import content_words
 
 PAGE = """# Archiv
 
@@ -65,6 +66,10 @@ def test_word_of_a_question_is_found_in_compounds_and_a_compound_by_its_parts() 
     terms = question_terms("Wer zahlt die Hafengebühr?", page)
     assert terms.worth.keys() >= {stem("hafen"), stem("gebühr")}
     assert terms.missing == {stem("zahlt")}
+    page = [german_words("Die Gebühr für die Müllabfuhr ist fällig.")]
+    assert question_terms("Wer zahlt die Hafengebühr?", page).missing == {stem("hafen"), stem("zahlt")}
+    page = [content_words("Fees of the harbour are due in May.")]
+    assert question_terms("Wer zahlt die Hafengebühr?", page).missing == {stem("zahlt")}
     page = [german_words("Die Hafengebühr ist für alle Boote gleich, die in den Hafen kommen.")]
     assert not question_terms("Was ist die Gebühr?", page).missing
 
@@ -116,7 +121,7 @@ def test_separated_prefix_is_part_of_its_verb_and_a_noun_is_no_verb() -> None:
 def test_german_words_that_share_a_stem_or_an_ending_are_told_apart() -> None:
     assert english_words("zustände") == english_words("zustand") == ("state", "status")
     assert "change" not in english_words("einverstanden")
-    assert english_words("produktionsdaten") == ("data",)
+    assert english_words("zirkusdaten") == ("data",)
 
 
 def test_translated_word_tells_nothing_if_all_its_translations_are_everyday_words() -> None:

@@ -3,8 +3,9 @@
 import asyncio
 
 import pytest
+from agents.forge_repository import ForgeRequest
 from agents.issue_house import DAY, HOUR, SLOWER, IssueHouse, house_of, planned, proposed, tracker_of
-from agents.scripted_forge import ForgeRequest, ScriptedForge
+from agents.scripted_forge import ScriptedForge
 
 from counterpoint.proto.findings import Findings
 from counterpoint.proto.issues import IssueDue

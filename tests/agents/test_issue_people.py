@@ -2,8 +2,9 @@
 
 import asyncio
 
+from agents.forge_repository import BOT, ForgeRequest
 from agents.issue_house import HOUR, house_of, proposed
-from agents.scripted_forge import BOT, ForgeRequest, ScriptedForge
+from agents.scripted_forge import ScriptedForge
 
 from counterpoint.proto.interventions import CancelTask
 from counterpoint.proto.issues import IssueDue

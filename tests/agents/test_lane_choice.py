@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from agents.obedient import obeys
+from agents.planted_attacks import CARRIERS, WORDINGS
 from agents.question_runs import Book
 from agents.scripted_model import ACT, ERROR, FAILURE, ScriptedGateway, failure, proposes, shelf_of
-from agents.test_investigation_attacks import CARRIERS, WORDINGS
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,16 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from agents.gateway_world import PRICED, UNPRICED, Door, World, client, developer, gateway
+from agents.gateway_world import PRICED, UNPRICED, Door, World, client, gateway
+from agents.limited_calls import AT, generated, limit, spent, working
 from bus.small_house import eventually
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_service.house import DELEGATED, PERSON, House, task_body
+from memory_service.house import House
 from starlette.responses import Response
 
 from counterpoint.client import Gateway, Memory
@@ -21,13 +22,12 @@ from counterpoint.manager.gateway.models import ModelProvider
 from counterpoint.manager.gateway.provider_limits import ProviderLimits
 from counterpoint.proto.errors import Denied, Permanent
 from counterpoint.proto.limits import StoredLimit
-from counterpoint.proto.memory import List, Outgoing, Write
 
 pytestmark = pytest.mark.xdist_group("litellm")  # its import takes seconds
-QUESTION = [{"role": "user", "content": "Why did it fail?"}]
+
+
 OUTSIDE = ProviderLimits(models=(PRICED, UNPRICED))
 DEAR = "openai/gpt-4o"
-AT = datetime(2026, 2, 28, 23, 59, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -37,35 +37,6 @@ async def model_client(door: Door, outside: World) -> AsyncIterator[Gateway]:
         made = client(url)
         yield made
         await made.close()
-
-
-async def working(door: Door, project: str, task: str, session: str = "s-1", **fields: Any) -> Memory:
-    """The developer at work on a task of a session, without a budget of its own."""
-    house = door.house
-    routed = await house.routed(project, task)
-    write = Write(store="tasks", id=task, body=task_body(task, session_id=session, **fields))
-    message = Outgoing(type=DELEGATED, data={"task_id": task})
-    done = await house.apply("manager", house.delivery(routed, lives_s=3600), writes=(write,), messages=(message,))
-    return developer(door, done.message_ids[0])
-
-
-async def limit(house: House, project: str, expect: int = 0, **fields: Any) -> StoredLimit:
-    """Set a limit as a person does."""
-    made = StoredLimit(project=project, by=PERSON, at=AT, **fields)
-    write = Write(store="limits", id=made.record_id, body=made.model_dump(mode="json"), expect=expect)
-    await house.apply("router", house.standing(project, principal=PERSON), writes=(write,))
-    return made
-
-
-async def spent(house: House, project: str) -> dict[str, dict[str, Any]]:
-    """The records of spending under limits, by their wording."""
-    origin = house.delivery(await house.routed(project, "t-reader"))
-    found = await house.answer("manager", origin, List(store="spend"))
-    return {item.body["limit"]: item.body for item in found.items if "limit" in item.body}
-
-
-async def generated(model_client: Gateway, memory: Memory, key: str, **more: Any) -> Any:
-    return await model_client.generate(memory, QUESTION, key=key, deadline_s=60, **more)
 
 
 async def test_parallel_calls_of_many_tasks_never_exceed_a_limit_of_the_project(
@@ -225,8 +196,8 @@ async def fallback_client(door: Door, outside: World) -> AsyncIterator[Gateway]:
         await made.close()
 
 
-async def warnings_of(house: House, project: str, task: str) -> list[str]:
-    body = await house.body(project, "spend", task) or {}
+async def warnings_of(house: House, project: str) -> list[str]:
+    body = await house.body(project, "spend", "t-1") or {}
     return list(body.get("warnings", ()))
 
 
@@ -236,14 +207,14 @@ async def test_over_a_soft_limit_a_cheaper_model_writes_and_one_warning_is_noted
     first, second = await working(door, project, "t-1"), await working(door, project, "t-2")
     await limit(door.house, project, soft_tokens=100_000, period="day")
     assert (await generated(fallback_client, first, "k", max_tokens=20)).usage.model == DEAR
-    assert await warnings_of(door.house, project, "t-1") == []
+    assert await warnings_of(door.house, project) == []
     await limit(door.house, project, scope="task", name="t-1", soft_usd="0")
     made = await generated(fallback_client, first, "l", max_tokens=20)
     assert made.usage.model == PRICED
-    (warning,) = await warnings_of(door.house, project, "t-1")
+    (warning,) = await warnings_of(door.house, project)
     assert warning.startswith("the soft part of the limit of task t-1 is reached: ")
     await generated(fallback_client, first, "m", max_tokens=20)
-    assert await warnings_of(door.house, project, "t-1") == [warning]
+    assert await warnings_of(door.house, project) == [warning]
     assert (await generated(fallback_client, second, "k", max_tokens=20)).usage.model == DEAR
 
 

@@ -90,9 +90,9 @@ def rows(radius: BlastRadius) -> list[tuple[str, int, str, str | None]]:
     return [(row.name, row.hops, row.edge, row.owner) for row in radius.downstream]
 
 
-def dbt_event(model: str, reads: str, writes: str, owner: str | None = None) -> dict[str, object]:
+def dbt_event(model: str, reads: str, writes: str, owner: str) -> dict[str, object]:
     """An event as dbt sends it: the owner of a model is stated with its data set."""
-    facets = {"ownership": {"owners": [{"name": owner}]}} if owner else {}
+    facets = {"ownership": {"owners": [{"name": owner}]}}
     return {
         "eventType": "COMPLETE", "eventTime": "2026-11-20T03:00:00Z", "producer": "https://example.com/dbt",
         "run": {"runId": f"01930000-0000-7000-8000-{len(model):012d}"},

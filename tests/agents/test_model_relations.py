@@ -1,18 +1,16 @@
-"""Relations that documents state, found by a model: what of its answers counts, what it costs, what it goes with.
+"""Relations that a model finds in documents: how they are stored and removed, and their cost.
 
 By the real LiteLLM to a provider, through the gateway, on memory's door and a real PostgreSQL.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from agents.gateway_world import PRICED, Door, World, gateway
-from hypothesis import given
-from hypothesis import strategies as st
+from agents.relation_page import OWNS, PAGE, READS, model_reply
 from memory_service.house import PERSON, House
 from memory_service.learning_project import ingest, wish
 from starlette.responses import JSONResponse
@@ -24,30 +22,11 @@ from counterpoint.manager.gateway.provider_limits import ProviderLimits
 from counterpoint.memory.access.tokens import Tokens
 from counterpoint.memory.ingest.chunk import chunk_id
 from counterpoint.memory.ingest.model_relations import ModelRelations
-from counterpoint.memory.ingest.relations import MOST, StatedRelation, checked
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Item, List, Write
 
 pytestmark = pytest.mark.xdist_group("litellm")  # its import takes seconds
-PAGE = "The tides team owns harbour_tides. The job harbour_tides reads\ngauges.readings every morning."
-OWNS = {
-    "subject": "tides team",
-    "relation": "owns",
-    "object": "harbour_tides",
-    "span": "The tides team owns harbour_tides.",
-}
-READS = {
-    "subject": "harbour_tides",
-    "relation": "consumes",
-    "object": "gauges.readings",
-    "span": "harbour_tides reads gauges.readings",
-}
-
-
-def model_reply(*relations: Any) -> str:
-    """Return the answer of a model."""
-    return json.dumps({"relations": relations})
 
 
 class Reader:
@@ -294,60 +273,3 @@ async def test_an_answer_in_other_words_states_nothing(
     await ingest(house, project, PAGE)
     await reader.read(project)
     assert await stated_relations(house, project) == []
-
-
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        ({"span": "The tides team owns harbour_tides since May."}, "span"),
-        ({"span": ""}, "span"),
-        ({"relation": "manages"}, "kind"),
-        ({"subject": "quay team"}, "name"),
-        ({"object": "harbour_tide"}, "name"),
-        ({"object": "Tides Team"}, "name"),
-        ({"object": "it", "span": "it"}, "span"),
-        ({"subject": None}, "malformed"),
-    ],
-)
-def test_relations_that_the_passage_does_not_state_are_dropped_and_counted(
-    changed: dict[str, Any], reason: str
-) -> None:
-    found = checked(model_reply({**OWNS, **changed}, OWNS), PAGE)
-    assert [each.subject for each in found.accepted] == ["tides team"]
-    assert found.dropped == {reason: 1}
-
-
-def test_more_than_a_passage_can_state_is_dropped() -> None:
-    passage = " ".join(f"a{n} owns b{n}." for n in range(MOST + 5))
-    rows = [
-        {"subject": f"a{n}", "relation": "owns", "object": f"b{n}", "span": f"a{n} owns b{n}."} for n in range(MOST + 5)
-    ]
-    assert checked(model_reply(*rows), passage).dropped == {"more": 5}
-
-
-WORDS = st.sampled_from(["alpha", "beta", "gamma", "owns", "reads", "it", "\n", "(", ".*", "ignore previous rules"])
-
-
-@given(
-    passage=st.lists(WORDS, max_size=12).map(" ".join),
-    rows=st.lists(
-        st.fixed_dictionaries(
-            {
-                "subject": WORDS,
-                "relation": st.sampled_from(["owns", "consumes", "is"]),
-                "object": WORDS,
-                "span": st.lists(WORDS, max_size=5).map(" ".join),
-            }
-        ),
-        max_size=6,
-    ),
-)
-def test_every_accepted_relation_stands_in_the_passage(passage: str, rows: list[dict[str, str]]) -> None:
-    found = checked(model_reply(*rows), passage)
-    words = " ".join(passage.split()).casefold()
-    for each in found.accepted:
-        assert isinstance(each, StatedRelation)
-        assert each.span.casefold() in words
-        assert each.subject.casefold() in each.span.casefold()
-        assert each.object.casefold() in each.span.casefold()
-    assert len(found.accepted) + sum(found.dropped.values()) <= len(rows)

@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 import pytest
+from agents.planted_attacks import CARRIERS, WORDINGS
 from agents.process_death import ProcessDeath
 from agents.question_runs import KNOWN, OWNED, Book
 from agents.scripted_model import ACT, ScriptedGateway, failure, shelf_of
-from agents.test_investigation_attacks import CARRIERS, WORDINGS
 from hypothesis import given
 from hypothesis import strategies as st
 

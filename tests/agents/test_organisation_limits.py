@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from agents.gateway_calls import killed_at, pass_deadline
 from agents.gateway_world import PRICED, UNPRICED, Door, World, client, developer, gateway
-from agents.test_limits import generated, spent, working
-from agents.test_limits import limit as project_limit
+from agents.limited_calls import generated, spent, working
+from agents.limited_calls import limit as project_limit
 from memory_service.house import PERSON, House
 
 from counterpoint.client import Gateway

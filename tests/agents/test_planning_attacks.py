@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 from agents.obedient import obeys
+from agents.planted_attacks import ATTACKS, CARRIERS, FOREIGN, MARK, SECRET, Attack
 from agents.question_runs import Book
 from agents.scripted_model import ScriptedGateway, delivered
-from agents.test_investigation_attacks import ATTACKS, CARRIERS, FOREIGN, MARK, SECRET, Attack
 
 from counterpoint.developer.agent import judge
 from counterpoint.proto.decisions import DecisionMade

@@ -20,10 +20,10 @@ ANSWER = "Ana Ruiz restarts the resolver within 15 minutes, see DNS-4711."
 GOOD = "Ana Ruiz restarts the resolver of orders_ingest within 15 minutes (DNS-4711)."
 
 
-def continued(gateway: Gateway | None, answer: str = ANSWER, first: str = FIRST) -> House:
+def continued(gateway: Gateway | None, answer: str = ANSWER) -> House:
     """A session with an ended task and a second one, whose beginning asks for the summary."""
     house = House(gateway=gateway)
-    house.route("t1", kind="question", description=first, session_id="s")
+    house.route("t1", kind="question", description=FIRST, session_id="s")
     house.developer("answered", text=answer, task_id="t1")
     house.route("t2", kind="question", description="And who restarts the database?", session_id="s")
     return house

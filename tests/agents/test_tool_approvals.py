@@ -6,10 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from agents.editor_calls import completion, principal, token
 from agents.gateway_world import PRICED, Door, World, delegated, gateway
-from agents.test_gateway_editors import completion, principal, token
-from agents.test_limits import limit
-from agents.test_spend_approvals import MANAGER, decide, handle, task
+from agents.limited_calls import limit
+from agents.spend_approvals import MANAGER, decide, handle, task
 from memory_service.house import PERSON, House
 from openai import AsyncOpenAI, PermissionDeniedError
 

@@ -88,7 +88,7 @@ class Log:
                 await connection.execute(f"DELETE FROM {table}")
                 await connection.execute(f"INSERT INTO {table} ({columns}) SELECT * FROM backup.{table}")
 
-    async def rehash(self, *, checkpoints: bool = True) -> None:
+    async def rehash(self) -> None:
         """Make all hashes those of the content, in every place in the database."""
         async with self.house.superuser() as connection, connection.transaction():
             rows = await connection.fetch("SELECT * FROM audit WHERE position IS NOT NULL ORDER BY position")
@@ -102,8 +102,7 @@ class Log:
                     "UPDATE audit SET previous = $2, leaf = $3 WHERE arrival = $1", row["arrival"], previous, leaf
                 )
             await connection.execute("DELETE FROM audit_tiles")
-            if checkpoints:
-                await connection.execute("DELETE FROM audit_checkpoints")
+            await connection.execute("DELETE FROM audit_checkpoints")
 
 
 @asynccontextmanager

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from audit.audit_log import PROJECT, Log, a_log
-from memory_service.databases import template_server
 from memory_service.house import AUDIT_KEY, PERSON
 
 from counterpoint.local.postgres import PostgresUrls
@@ -22,13 +21,6 @@ RENAMED = (
     'UPDATE audit SET body = regexp_replace(body, \'"at":"20\', \'"at":"19\')'
     " WHERE project = 'orders' AND task_id = 't-1'"
 )
-
-
-@pytest.fixture(scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PostgresUrls]:
-    """Yield the server that each test copies."""
-    async with template_server(tmp_path_factory.mktemp("server")) as urls:
-        yield urls
 
 
 @pytest.fixture

@@ -6,14 +6,12 @@ Tables and columns come from the catalog: a new one is either vouched for, or am
 import ast
 import asyncio
 import fnmatch
-import importlib.util
 import json
 import struct
 import zlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,6 +19,7 @@ from audit.audit_log import PROJECT, Log, a_log
 from memory_service.databases import template_server
 from memory_service.house import DUE
 from memory_service.learning_project import learn, wish
+from scripts import load_script
 
 from counterpoint.guard.fingerprints import Fingerprints
 from counterpoint.guard.policy import policy
@@ -97,16 +96,7 @@ WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped AND attg
 """
 
 
-def loaded() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("verify_records", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-VERIFIER = loaded()
+VERIFIER = load_script(SCRIPT)
 
 
 @pytest.fixture(scope="module")

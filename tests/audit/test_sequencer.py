@@ -9,7 +9,6 @@ from typing import Any
 import asyncpg
 import pytest
 from audit.audit_log import PROJECT, Cut, Log, a_log
-from memory_service.databases import template_server
 from memory_service.house import AUDIT_KEY, House
 
 from counterpoint.local.postgres import PostgresUrls
@@ -39,13 +38,6 @@ BEGIN
     UPDATE audit_head SET position = head.position, chain = head.chain WHERE shard = '0';
 END $$
 """
-
-
-@pytest.fixture(scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PostgresUrls]:
-    """Yield the server that each test copies."""
-    async with template_server(tmp_path_factory.mktemp("server")) as urls:
-        yield urls
 
 
 @pytest.fixture

@@ -2,14 +2,12 @@
 
 import ast
 import base64
-import importlib.util
 import io
 import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from memory_service.databases import template_server
 from memory_service.house import AUDIT_KEY
+from scripts import load_script
 
 from counterpoint.memory.audit.note import NoteKey
 from counterpoint.proto.memory import AuditLeaves, Prove
@@ -27,16 +26,7 @@ Given = tuple[bytes, bytes, str]
 """Proofs of a task, all leaves, and the checkpoints, as they are written to files."""
 
 
-def loaded() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("verify_log", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-VERIFIER = loaded()
+VERIFIER = load_script(SCRIPT)
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +55,8 @@ def proofs_refused(content: bytes, key: str = AUDIT_KEY.public) -> bool:
     return refused(lambda: VERIFIER.check_proofs(json.loads(content.decode()), key))
 
 
-def leaves_refused(content: bytes, notes: str, key: str = AUDIT_KEY.public) -> bool:
-    return refused(lambda: VERIFIER.check_leaves(io.StringIO(content.decode()), notes, key))
+def leaves_refused(content: bytes, notes: str) -> bool:
+    return refused(lambda: VERIFIER.check_leaves(io.StringIO(content.decode()), notes, AUDIT_KEY.public))
 
 
 def test_the_script_imports_the_standard_library_only() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 
 from memory_service.house import House
-from query.test_answer_cache import version_of
+from query.record_versions import version_of
 
 from counterpoint.memory.commit.committer import BATCH
 

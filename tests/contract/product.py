@@ -14,6 +14,13 @@ MEMBERS = {
     **{name: f"services/{name}" for name in SERVICES},
 }
 """Each member and its folder."""
+MEMORY_ROOMS = (
+    "rpc", "operations", "query", "ingest", "maintenance", "projection", "commit", "search", "embedding", "access",
+    "provenance", "audit", "cache", "record", "sandbox",
+)  # fmt: skip
+"""Rooms of the memory service from the top down."""
+DEVELOPER_ROOMS = ("agent", "rag", "policies", "evidence", "excerpts", "language")
+"""Rooms of the developer from the top down."""
 
 
 @cache

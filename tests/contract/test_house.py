@@ -3,17 +3,14 @@
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
-from contract.product import LIBS, MEMBERS, ROOT, SERVICES, all_modules, sources, walked
+from contract.product import DEVELOPER_ROOMS, LIBS, MEMBERS, MEMORY_ROOMS, ROOT, SERVICES, sources, walked
 
 from counterpoint.guard.policy import policy
-from counterpoint.memory.record.sql_files import load_statements, parse_statements
 from counterpoint.proto import approvals, attempts, interventions, lineage, memory  # noqa: F401  (they fill the register)
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import DecisionMade
@@ -55,13 +52,6 @@ ONLY = {
 """Packages and the only members that may import them."""
 BENCH = "bench"
 """The one exception: it measures services and engines, so it may import them all. Nothing imports it."""
-MEMORY_ROOMS = (
-    "rpc", "operations", "query", "ingest", "maintenance", "projection", "commit", "search", "embedding", "access",
-    "provenance", "audit", "cache", "record", "sandbox",
-)  # fmt: skip
-"""Rooms of the memory service from the top down."""
-DEVELOPER_ROOMS = ("agent", "rag", "policies", "evidence", "excerpts", "language")
-"""Rooms of the developer from the top down."""
 ROOMS = {
     "memory": (MEMORY_ROOMS, {"__init__.py", "main.py", "settings.py", "wiring.py"}),
     "developer": (
@@ -294,122 +284,3 @@ def test_scanned_fields_of_stores_exist() -> None:
     shapes = {"tasks": Task, "attempts": Attempt, "decisions": DecisionMade, "actions": Action, "principals": Principal}
     for store, shape in shapes.items():
         assert set(policy().stores[store].text) <= set(shape.model_fields), store
-
-
-MEMORY = ROOT / "services/memory/counterpoint/memory"
-
-SQL = re.compile(r"\s*(?:--|\(?SELECT\b|WITH\b|INSERT\b|UPDATE\b|DELETE\b|CREATE\b)")
-
-
-def rooms_with_statements() -> list[str]:
-    return [room for room in MEMORY_ROOMS if (MEMORY / room / f"{room}.sql").exists()]
-
-
-def memory_modules(room: str = "") -> Iterator[tuple[Path, ast.Module]]:
-    """Modules of the memory service, or of one of its rooms."""
-    return ((path, tree) for member, path, tree in sources() if member == "memory" and MEMORY / room in path.parents)
-
-
-def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Every string in a tree, with its line; a formatted one without its fields."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Constant(value=str(text)):
-                yield node.lineno, text
-            case ast.JoinedStr(values=values):
-                yield node.lineno, "".join(str(part.value) for part in values if isinstance(part, ast.Constant))
-
-
-@pytest.mark.parametrize("room", rooms_with_statements())
-def test_named_statements_are_used_and_used_ones_exist(room: str) -> None:
-    named = set(load_statements(f"counterpoint.memory.{room}"))
-    looked_up = {
-        (path.name, str(node.slice.value))
-        for path, tree in memory_modules(room)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Subscript)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "_SQL"
-        and isinstance(node.slice, ast.Constant)
-    }
-    assert {name for _, name in looked_up} <= named, looked_up
-    assert named <= {text for _, tree in memory_modules(room) for _, text in strings(tree)}
-
-
-def test_sql_of_several_lines_lies_in_sql_files() -> None:
-    assert not [
-        f"{path.relative_to(ROOT)}:{line}"
-        for path, tree in memory_modules()
-        for line, text in strings(tree)
-        if SQL.match(text) and "\n" in text.strip()
-    ]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "-- name: one\nSELECT 1\n-- name: one\nSELECT 2",
-        "-- name: Not Legal\nSELECT 1",
-        "-- name: empty\n-- nothing",
-        "SELECT 1\n-- name: one\nSELECT 1",
-    ],
-)
-def test_a_file_of_statements_with_a_fault_is_not_loaded(text: str) -> None:
-    with pytest.raises(ValueError, match=r"one|Not Legal|empty|before"):
-        parse_statements(text)
-
-
-def test_a_statement_is_the_text_below_its_name() -> None:
-    text = "-- A file.\n\n-- name: one\n-- A comment.\nSELECT 1\n\n-- name: two\nSELECT 2\n"
-    assert parse_statements(text) == {"one": "-- A comment.\nSELECT 1", "two": "SELECT 2"}
-
-
-MODULE_LINES, FUNCTION_LINES, ARGUMENTS = 350, 60, 8
-NO_SENTENCE = re.compile(r"(?:What|Who|Whose|Whom|Which|How|So|Of|Where|When|That|Such|Whatever|Whoever)\b")
-Node = TypeVar("Node", bound=ast.AST)
-PLAN_ROW = re.compile(r"\(?\b[Rr]ows? [A-M]\d|\bseeds? 0\d\d\b")
-
-
-def nodes(*kinds: type[Node]) -> Iterator[tuple[str, Node]]:
-    """Every node of these kinds in the product, with its place."""
-    for _, path, tree in sources():
-        for node in walked(tree):
-            if isinstance(node, kinds):
-                yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}", node
-
-
-def test_modules_and_functions_are_short() -> None:
-    modules = [str(path) for _, path, _ in sources() if len(path.read_text().splitlines()) > MODULE_LINES]
-    functions = [
-        place
-        for place, node in nodes(ast.FunctionDef, ast.AsyncFunctionDef)
-        if (node.end_lineno or node.lineno) - node.lineno >= FUNCTION_LINES
-    ]
-    assert not modules
-    assert not functions
-
-
-def test_no_class_is_constructed_from_more_than_eight_arguments() -> None:
-    assert not [
-        place
-        for place, node in nodes(ast.FunctionDef, ast.AsyncFunctionDef)
-        if node.name == "__init__" and len([*node.args.args, *node.args.kwonlyargs]) > 1 + ARGUMENTS
-    ]
-
-
-def test_a_public_class_has_a_name_of_its_own() -> None:
-    places: dict[str, list[str]] = {}
-    for place, node in nodes(ast.ClassDef):
-        if not node.name.startswith("_"):
-            places.setdefault(node.name, []).append(place)
-    assert not {name: found for name, found in places.items() if len(found) > 1}
-
-
-def test_a_docstring_is_a_sentence_or_a_noun_phrase() -> None:
-    texts = [
-        (f"{path.relative_to(ROOT)}:{node.lineno}", node.value.value)
-        for path, tree in all_modules()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    ]
-    assert not [place for place, text in texts if NO_SENTENCE.match(text.lstrip()) or PLAN_ROW.search(text)]

@@ -1,11 +1,10 @@
 """The changelog is what the commits say."""
 
-import importlib.util
-import sys
 from types import ModuleType
 
 import pytest
 from contract.product import ROOT
+from scripts import load_script
 
 HISTORY = [
     ("2026-03-02", "HEAD -> main", "memory: keep a lease for two seconds"),
@@ -18,13 +17,7 @@ HISTORY = [
 
 @pytest.fixture(scope="module")
 def changelog() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("changelog", ROOT / "deploy" / "changelog.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["changelog"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script(ROOT / "deploy" / "changelog.py")
 
 
 def test_commits_are_grouped_by_release_and_scope(changelog: ModuleType) -> None:

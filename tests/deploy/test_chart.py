@@ -1,6 +1,5 @@
 """The chart renders legal objects that run with as few rights as they need."""
 
-import importlib.util
 import json
 import shutil
 import tomllib
@@ -12,6 +11,7 @@ import yaml
 from deploy.compose import ROOT
 from deploy.helm import CHART, EXAMPLES, documents, helm, of_kind, pods, rendering
 from deploy.schemas import NEWEST, OLDEST, problems
+from scripts import load_script
 
 from counterpoint.bus.first_connection import REFUSED
 from counterpoint.bus.nsc import account_name
@@ -26,12 +26,7 @@ examples = pytest.mark.parametrize("example", EXAMPLES)
 
 def generator() -> ModuleType:
     """`deploy/chart/generate.py`."""
-    spec = importlib.util.spec_from_file_location("chart_generator", CHART / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(CHART / "generate.py")
 
 
 def test_its_generated_parts_are_those_of_the_policy_and_the_settings() -> None:

@@ -1,7 +1,6 @@
 """`compose.yaml` is legal, gives each container what the supervisor gives each process, and starts the house."""
 
 import asyncio
-import importlib.util
 import os
 import re
 import subprocess
@@ -18,6 +17,7 @@ from bus.small_house import eventually
 from deploy.compose import FILE, ROOT, read, secrets, settings
 from deploy.external import Configure
 from flows.test_settings import free_ports
+from scripts import load_script
 
 from counterpoint.local.credentials import Credentials, load_credentials
 from counterpoint.local.nats import run_nats
@@ -73,12 +73,7 @@ def wiring(tmp_path_factory: pytest.TempPathFactory) -> ServiceParameters:
 @pytest.fixture(scope="module")
 def generator() -> ModuleType:
     """The program that writes the secrets."""
-    spec = importlib.util.spec_from_file_location("secret_files", ROOT / "deploy" / "docker" / "secret_files.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(ROOT / "deploy" / "docker" / "secret_files.py")
 
 
 @pytest.fixture

@@ -1,10 +1,7 @@
 """A house beside servers of its owner: it runs without a superuser, and what is unfit is refused at once."""
 
-import asyncio
 import json
 import ssl
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
@@ -12,30 +9,18 @@ import nats
 import pytest
 from deploy.black_box import works
 from deploy.external import Configure, OtherPostgres
+from deploy.external_engines import prepare, refused, run
 from nats.js.api import StreamConfig
 
 from counterpoint.cli.address import Address
 from counterpoint.local.credentials import Credentials
 from counterpoint.local.listen_addresses import ListenAddresses
 from counterpoint.local.nats import run_nats
-from counterpoint.local.postgres import roles_sql
 from counterpoint.local.stack import Stack
 from counterpoint.local.valkey import run_valkey
-from counterpoint.proto.errors import Permanent
 
 TLS = Path(__file__).parents[1] / "data" / "tls"
-COMMAND = Path(sys.executable).with_name("counterpoint")
 ADMINISTRATOR = "postgresql://dba:dba@127.0.0.1:{port}/postgres"
-
-
-def prepare(postgres: OtherPostgres, credentials: Credentials) -> None:
-    """Do what an administrator does with `counterpoint sql roles`."""
-    postgres.run(roles_sql(credentials.postgres))
-
-
-async def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    """Run the command."""
-    return await asyncio.to_thread(subprocess.run, [COMMAND, *arguments], capture_output=True, text=True, check=False)
 
 
 def pinned(certificate: str = "cert.pem") -> ssl.SSLContext | bool:
@@ -57,16 +42,6 @@ async def speaks_tls(stack: Stack) -> None:
                 await http.get(url)
     listed = await run("tasks", "--json", "--data-dir", stack.data_dir)
     assert json.loads(listed.stdout)["items"] == []
-
-
-async def refused(folder: Path) -> dict[str, str]:
-    """The problems for which a start is refused, by check."""
-    stack = Stack(folder, http_port=0)
-    with pytest.raises(Permanent) as refusal:
-        await stack.start()
-    assert refusal.value.code == "engine_unfit", refusal.value
-    assert not (folder / "postgres").exists()
-    return {problem.field: problem.problem for problem in refusal.value.problems}
 
 
 @pytest.mark.slow

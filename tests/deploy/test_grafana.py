@@ -1,7 +1,6 @@
 """The dashboard asks for metrics that exist, by labels that they have; a real Prometheus answers its queries."""
 
 import asyncio
-import importlib.util
 import json
 import re
 import shutil
@@ -18,6 +17,7 @@ from bus.small_house import eventually
 from contract.pages import table
 from deploy.compose import ROOT, read
 from deploy.tls_engines import free_port
+from scripts import load_script
 
 from counterpoint.local.service import SERVICES
 from counterpoint.local.stack import Stack
@@ -35,12 +35,7 @@ ALWAYS = ("counterpoint_pending_messages", "counterpoint_disk_free_bytes", "coun
 
 @pytest.fixture(scope="module")
 def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("dashboard", FOLDER / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(FOLDER / "generate.py")
 
 
 def queries() -> list[str]:

@@ -1,7 +1,6 @@
 """The committed configuration of the bus is the policy's, and a real server takes it with passwords from outside."""
 
 import asyncio
-import importlib.util
 import json
 import os
 import secrets
@@ -16,6 +15,7 @@ import nats
 import pytest
 from bus.small_house import eventually
 from deploy.compose import ROOT
+from scripts import load_script
 
 from counterpoint.bus.permissions import users
 from counterpoint.bus.provision import provision
@@ -27,12 +27,7 @@ FOLDER = ROOT / "deploy" / "nats"
 
 
 def _generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("nats_conf", FOLDER / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(FOLDER / "generate.py")
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import pytest
 from deploy.black_box import works
 from deploy.certificates import Certificates, certificates
 from deploy.external import Configure
+from deploy.external_engines import refused, run
 from deploy.nats_operator import Operator, commands, may_log_in
-from deploy.test_external_engines import refused, run
 from flows.test_rotation import under_traffic
 from flows.test_upgrade import more
 

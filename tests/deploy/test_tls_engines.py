@@ -9,7 +9,7 @@ from bus.small_house import eventually
 from deploy.black_box import works
 from deploy.certificates import certificates
 from deploy.external import Configure, OtherPostgres
-from deploy.test_external_engines import prepare, refused, run
+from deploy.external_engines import prepare, refused, run
 from deploy.tls_engines import PGBOUNCER, REDIS, answers_in_clear, pgbouncer, redis_with_tls
 
 from counterpoint.local.credentials import Credentials

@@ -30,7 +30,6 @@ _NEEDED: tuple[tuple[str, ...], ...] = (("eventType",), ("eventTime",))
 _TURNS = 12
 """Events that the places of a whole event are dealt out to, so that one place does not hide another."""
 _OPENAPI = json.loads((Path(__file__).parents[2] / "proto" / "openapi.json").read_text())
-_ENDLESS = ("/events", "/stream")
 _HEADERS = ("Cookie", "X-Api-Key", "X-Forwarded-For", "Referer", "User-Agent", "Traceparent")
 _ATTRIBUTES = (
     "id",

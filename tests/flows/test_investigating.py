@@ -9,7 +9,7 @@ import pytest_asyncio
 from agents.obedient import call, obeys, proposal
 from flows.mortal_house import MortalHouse, mortal_house
 from flows.questions import developer_steps, line, settled
-from flows.test_replay import ChangedApi
+from flows.replayed_tasks import ChangedApi
 
 from counterpoint.cli.replay.processes import ReplayProcesses
 from counterpoint.cli.replay.task import TaskReport, replay_task

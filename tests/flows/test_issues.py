@@ -13,7 +13,8 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-from agents.scripted_forge import ForgeRequest, ScriptedForge, scripted_forge
+from agents.forge_repository import ForgeRequest
+from agents.scripted_forge import ScriptedForge, scripted_forge
 from flows.found_secrets import Needles, in_files, in_streams, in_tables, quiet
 from flows.own_stack import own_stack
 from flows.planted_secrets import Mint

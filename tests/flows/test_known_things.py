@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from flows.test_takeback import Command
+from flows.project_command import Command
 
 from counterpoint.local.stack import Stack
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
-from flows.test_takeback import Command
+from flows.project_command import Command
 from typer.testing import CliRunner
 
 from counterpoint.cli.main import app

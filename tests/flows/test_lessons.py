@@ -1,16 +1,12 @@
 """Lessons through all services: learned in one project, kept as pages, and known in another."""
 
-import asyncio
-import json
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
+from flows.lesson_keeper import Keeper
 from flows.questions import settled
-from typer.testing import CliRunner
 
-from counterpoint.cli.main import app
 from counterpoint.local.stack import Stack
 
 ERROR = "OperationalError: could not connect to server db-{}.internal:5432: too many clients already"
@@ -20,20 +16,6 @@ TABLE = f"""error,tried,outcome,when,by,note,id
 "Kerberos ticket expired on node 4",Renewed it,did not help,2026-03-03,bob,,2
 """
 NOTE = "Closed the sessions that a job had left open."
-
-
-class Keeper:
-    """The command `lessons` as a principal."""
-
-    def __init__(self, stack: Stack, token: str | None = None) -> None:
-        url = stack.endpoints.http
-        self.where = ["--url", url, "--token", token] if token else ["--data-dir", str(stack.data_dir)]
-
-    async def __call__(self, *words: str, project: str) -> tuple[int, dict[str, Any]]:
-        """Exit code and report."""
-        line = [*words, *self.where, "--project", project, "--json"]
-        done = await asyncio.to_thread(CliRunner().invoke, app, line)
-        return done.exit_code, json.loads(done.stdout) if done.stdout else {}
 
 
 def pages(folder: Path) -> dict[str, bytes]:

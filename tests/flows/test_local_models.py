@@ -1,11 +1,11 @@
 """A house with a model of its user's own in both roles; it changes to the one inside, is killed, and goes back."""
 
 import asyncio
-import tempfile
 from pathlib import Path
 
 import httpx
 import pytest
+from flows.own_stack import own_stack
 from flows.test_gateway import INSIDE, TEXTS, reembed
 from search.local_models import minilm
 
@@ -16,19 +16,10 @@ from counterpoint.proto.errors import Transient
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-async def test_a_house_embeds_and_orders_by_a_model_of_its_users_own(
-    monkeypatch: pytest.MonkeyPatch, project: str
-) -> None:
-    with tempfile.TemporaryDirectory(prefix="counterpoint-") as name:
-        model = f"file:{minilm(Path(name) / 'mine')}"
-        monkeypatch.setenv("COUNTERPOINT_EMBEDDING_MODEL", model)
-        monkeypatch.setenv("COUNTERPOINT_RERANKER", model)
-        stack = Stack(Path(name) / "data", http_port=0)
-        await stack.start()
-        try:
-            await _both_roles(stack, project, model)
-        finally:
-            await stack.stop()
+async def test_a_house_embeds_and_orders_by_a_model_of_its_users_own(tmp_path: Path, project: str) -> None:
+    model = f"file:{minilm(tmp_path / 'mine')}"
+    async with own_stack(COUNTERPOINT_EMBEDDING_MODEL=model, COUNTERPOINT_RERANKER=model) as stack:
+        await _both_roles(stack, project, model)
 
 
 async def _both_roles(stack: Stack, project: str, model: str) -> None:

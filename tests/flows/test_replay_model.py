@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from agents.gateway_world import PRICED, World, world
 from flows.own_stack import own_stack
-from flows.test_replay import ChangedApi, Tasks
+from flows.replayed_tasks import ChangedApi, Tasks
 from openai import AsyncOpenAI, AuthenticationError
 
 from counterpoint.cli.replay.processes import ReplayProcesses

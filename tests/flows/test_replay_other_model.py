@@ -11,7 +11,7 @@ import pytest_asyncio
 from agents.gateway_world import PRICED, UNPRICED, World, world
 from agents.obedient import call, proposal
 from flows.own_stack import own_stack
-from flows.test_replay import Tasks
+from flows.replayed_tasks import Tasks
 from starlette.responses import JSONResponse, PlainTextResponse
 
 from counterpoint.cli.replay.markdown import task_report

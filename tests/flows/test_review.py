@@ -3,7 +3,7 @@
 from typing import Any
 
 import httpx
-from flows.test_replay import Tasks
+from flows.replayed_tasks import Tasks
 
 from counterpoint.local.stack import Stack
 

@@ -2,12 +2,12 @@
 
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from flows.own_stack import own_stack
 
 from counterpoint.local.small_model.package import QWEN, model_folder
 from counterpoint.local.small_model.serve import serving, settings_of
@@ -40,13 +40,8 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 async def test_a_real_model_answers_with_quotes_that_exist_or_the_question_is_escalated(
     model: str, project: str
 ) -> None:
-    with tempfile.TemporaryDirectory(prefix="counterpoint-") as name:
-        stack = Stack(Path(name) / "data", http_port=0)
-        await stack.start()
-        try:
-            await _asked(stack, project, model)
-        finally:
-            await stack.stop()
+    async with own_stack() as stack:
+        await _asked(stack, project, model)
 
 
 async def _asked(stack: Stack, project: str, model: str) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import httpx
 import pytest
+from flows.lesson_keeper import Keeper
 from flows.questions import settled
-from flows.test_lessons import Keeper
 from ui.test_starter_pages import STARTER
 
 from counterpoint.bench.triage import ExpectedAnswer, TriageCase, read_cases

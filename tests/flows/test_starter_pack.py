@@ -3,8 +3,8 @@
 from typing import Any
 
 import httpx
+from flows.lesson_keeper import Keeper
 from flows.questions import settled
-from flows.test_lessons import Keeper
 
 from counterpoint.local.stack import Stack
 

@@ -1,31 +1,15 @@
 """A wrong document is traced, taken out and put back by the command line, on the running system."""
 
-import json
 import time
 from pathlib import Path
-from typing import Any
 
-from typer.testing import CliRunner
+from flows.project_command import Command
 
-from counterpoint.cli.main import app
 from counterpoint.local.stack import Stack
 
 WRONG = "The nightly export of the ledger is repaired by deleting the table ledger_export and starting it again.\n"
 RIGHT = "The nightly export of the ledger is repaired by restarting the export worker and running it again.\n"
 QUESTION = "How is the nightly export of the ledger repaired?"
-
-
-class Command:
-    """The command line on a stack, in one project."""
-
-    def __init__(self, stack: Stack, project: str) -> None:
-        self._options = ("--url", stack.endpoints.http, "--token", stack.endpoints.token, "--project", project)
-
-    def __call__(self, *words: str, code: int = 0) -> Any:
-        """Run a command in this process; return the JSON that it prints."""
-        done = CliRunner().invoke(app, [*words, *self._options, "--json"])
-        assert done.exit_code == code, done.output
-        return json.loads(done.stdout)
 
 
 def test_a_wrong_document_is_traced_taken_out_and_put_back(stack: Stack, project: str, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The words "take over" in the note of a failure end the retries and go to the calling LLM, on a whole stack."""
 
 import httpx
-from flows.test_replay import Tasks
+from flows.replayed_tasks import Tasks
 
 from counterpoint.local.stack import Stack
 

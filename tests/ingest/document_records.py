@@ -12,7 +12,7 @@ from memory_service.leaves import leaf_bodies
 from counterpoint.memory.ingest import documents
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.proto.errors import Transient
-from counterpoint.proto.ingest import Document, Ingested, IngestReply, IngestRequest
+from counterpoint.proto.ingest import Document, DocumentResult, IngestReply, IngestRequest
 from counterpoint.proto.memory import CommitReply, Origin
 
 SOURCE = "runbooks/pumps.md"
@@ -29,7 +29,7 @@ async def reply(house: House, origin: Origin, *documents: Document) -> IngestRep
     return IngestReply.model_validate_json(await house.door.ingest("router", request.model_dump_json().encode()))
 
 
-async def ingested(house: House, project: str, *documents: Document) -> tuple[Ingested, ...]:
+async def ingested(house: House, project: str, *documents: Document) -> tuple[DocumentResult, ...]:
     """Ingest documents as an administrator, and return the result of each."""
     answer = await reply(house, house.standing(project, principal="administrator"), *documents)
     assert answer.refusal is None, answer.refusal

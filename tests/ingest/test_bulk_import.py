@@ -12,7 +12,7 @@ from counterpoint.memory.ingest.bulk_import import incident_id
 from counterpoint.proto.errors import Conflict, Transient
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.incidents import PastIncident
-from counterpoint.proto.ingest import IngestReply, IngestRequest, Recorded
+from counterpoint.proto.ingest import IngestReply, IngestRequest, RecordResult
 from counterpoint.proto.memory import CommitReply, Origin, Write
 from counterpoint.proto.providers import Provider
 from counterpoint.proto.signature import signature
@@ -40,7 +40,7 @@ async def reply(house: House, origin: Origin, *incidents: PastIncident, provider
     return IngestReply.model_validate_json(await house.door.ingest("router", request.model_dump_json().encode()))
 
 
-async def recorded(house: House, project: str, *incidents: PastIncident) -> tuple[Recorded, ...]:
+async def recorded(house: House, project: str, *incidents: PastIncident) -> tuple[RecordResult, ...]:
     """Hand in incidents as an administrator, and return the result of each."""
     answer = await reply(house, house.standing(project, principal="administrator"), *incidents)
     assert answer.refusal is None, answer.refusal

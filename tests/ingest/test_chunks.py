@@ -307,6 +307,37 @@ def test_a_bold_question_of_an_faq_is_a_heading_and_a_bold_warning_is_none() -> 
     ]
 
 
+def test_a_question_that_is_a_term_of_a_definition_list_is_a_heading() -> None:
+    source = textwrap.dedent("""\
+        Operation
+        =========
+
+        How do I rotate the key?
+            1. Stage it.
+
+            Nothing has to be done on the cluster.
+
+        May I skip versions?
+            No.
+
+        Why not? Because the format changes.
+
+        What is kept?
+
+            A block.
+
+        Rest
+        ====
+        All.
+        """)
+    chunks = chunk(source, "restructuredtext").chunks
+    assert [(piece.context, piece.text.splitlines()[-1].strip()) for piece in chunks] == [
+        ("Operation > How do I rotate the key?", "Nothing has to be done on the cluster."),
+        ("Operation > May I skip versions?", "A block."),
+        ("Rest", "All."),
+    ]
+
+
 def test_restructured_text_is_cut_by_heading_whose_level_is_told_by_the_order_of_adornments() -> None:
     source = textwrap.dedent("""\
         ========

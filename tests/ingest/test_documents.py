@@ -24,7 +24,7 @@ from memory_service.house import House
 from counterpoint.guard.policy import policy
 from counterpoint.memory.commit import pipeline
 from counterpoint.memory.ingest import document_plan, documents
-from counterpoint.proto.ingest import Document, Ingested, IngestReply, IngestRequest, Job, JobProgress
+from counterpoint.proto.ingest import Document, DocumentResult, IngestReply, IngestRequest, Job, JobProgress
 
 
 class TestALargeDocument:
@@ -83,7 +83,7 @@ class TestTheSameSource:
     ) -> None:
         replace, inside, beside = documents.Ingest._replace, 0, list[int]()
 
-        async def counted(*args: Any, **options: Any) -> Ingested:
+        async def counted(*args: Any, **options: Any) -> DocumentResult:
             nonlocal inside
             inside += 1
             beside.append(inside)

@@ -8,7 +8,7 @@ from ingest.test_bulk_import import SECRET, somebody, stored_records
 from memory_service.house import House
 
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.ingest import IngestReply, IngestRequest, Recorded
+from counterpoint.proto.ingest import IngestReply, IngestRequest, RecordResult
 from counterpoint.proto.lessons import PastLesson
 from counterpoint.proto.memory import Origin, Write
 
@@ -37,7 +37,7 @@ async def answer(house: House, origin: Origin, *lessons: PastLesson, caller: str
 
 async def recorded(
     house: House, project: str, *lessons: PastLesson, principal: str = "administrator"
-) -> tuple[Recorded, ...]:
+) -> tuple[RecordResult, ...]:
     """The result of lessons that a principal hands in."""
     reply = await answer(house, house.standing(project, principal=principal), *lessons)
     assert reply.refusal is None, reply.refusal

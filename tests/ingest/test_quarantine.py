@@ -5,7 +5,7 @@ import hashlib
 import re
 
 import pytest
-from access.test_sensitive import CARD, GENERIC, KEY, MAIL, release, released_by, tables_with
+from access.sensitive_values import CARD, GENERIC, KEY, MAIL, release, released_by, tables_with
 from ingest.document_records import SOURCE, document, ingested, stored_document
 from memory_service.house import House
 

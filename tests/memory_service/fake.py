@@ -28,7 +28,7 @@ from counterpoint.proto.commands import CommandReply, CommandRequest
 from counterpoint.proto.delegations import Delegation, as_deputy
 from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.ingest import Ingested, IngestReply, IngestRequest, Recorded
+from counterpoint.proto.ingest import DocumentResult, IngestReply, IngestRequest, RecordResult
 from counterpoint.proto.memory import (
     Commit,
     CommitReply,
@@ -430,10 +430,10 @@ class FakeMemory:
     def _ingest(self, request: IngestRequest) -> IngestReply:
         self.ingested.append(request)
         return IngestReply(
-            documents=tuple(Ingested(source=one.source, status="added") for one in request.documents),
-            incidents=tuple(Recorded(id=f"past-{one.id}", status="added") for one in request.incidents),
-            providers=tuple(Recorded(id=one.package, status="added") for one in request.providers),
-            lessons=tuple(Recorded(id=each.id, status="added") for one in request.lessons for each in one.attempts),
+            documents=tuple(DocumentResult(source=one.source, status="added") for one in request.documents),
+            incidents=tuple(RecordResult(id=f"past-{one.id}", status="added") for one in request.incidents),
+            providers=tuple(RecordResult(id=one.package, status="added") for one in request.providers),
+            lessons=tuple(RecordResult(id=each.id, status="added") for one in request.lessons for each in one.attempts),
         )
 
     def _key(self, origin: Origin) -> tuple[str, str, int, int]:

@@ -2,56 +2,21 @@
 
 import asyncio
 import json
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from memory_service.house import PERSON, House
 from memory_service.learning_project import GOOD, POISON, SEARCH, commit_of, ingest, learn, there, wish
 from memory_service.leaves import leaf_bodies
+from operations.erasures import MARK, erase, everywhere
 
 from counterpoint.guard.policy import policy
 from counterpoint.memory.ingest.entities import KnowledgeGraph
 from counterpoint.memory.operations import erasure, extent
 from counterpoint.memory.operations.erasure import Erasures
-from counterpoint.memory.operations.large_acts import LargeActs
-from counterpoint.memory.provenance.influence import Influence
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import GatewayToken, Get, HybridSearch, List, LogAfter, QueryReply, QueryRequest, Write
 from counterpoint.proto.upcast import UPCASTERS
-
-MARK = "zebrafinch"
-
-
-async def erase(house: House, project: str, scope: str, what: str, **more: Any) -> dict[str, Any]:
-    erasure_id = new_id()
-    body = {"scope": scope, "what": what, "reason": "asked for", **more}
-    origin = house.standing(project, principal=PERSON)
-    await house.apply("router", origin, writes=(Write(store="erasures", id=erasure_id, body=body),))
-    done = await house.body(project, "erasures", erasure_id)
-    assert done is not None
-    assert done["state"] == "erased"
-    return done
-
-
-async def everywhere(house: House, project: str, text: str) -> list[str]:
-    """Every table that holds a text anywhere in a project's rows."""
-    async with house.superuser() as connection:
-        tables = await connection.fetch(
-            "SELECT table_name FROM information_schema.columns"
-            " WHERE table_schema = 'public' AND column_name = 'project' GROUP BY 1"
-        )
-        holding = []
-        for row in tables:
-            name = row["table_name"]
-            found = await connection.fetchval(
-                f"SELECT count(*) FROM {name} t WHERE project = $1 AND t::text ILIKE '%' || $2 || '%'", project, text
-            )
-            if found:
-                holding.append(name)
-        if any(text.lower() in body.lower() for body in await leaf_bodies(connection, "project = $1", project)):
-            holding.append("audit")
-    return holding
 
 
 async def test_a_source_is_gone_from_every_table_with_its_dependents(house: House, project: str) -> None:
@@ -278,43 +243,6 @@ async def test_messages_about_a_task_during_its_erasure_stay_in_the_log(
     report = await house.verify(project)
     assert report["ok"], report["broken"]
     assert report["erased"] > 0
-
-
-async def test_a_store_forgets_records_older_than_its_term(house: House, project: str) -> None:
-    rules = policy()
-    days = rules.stores["webhook_deliveries"].keep_days
-    assert days
-    for name in ("old", "new"):
-        origin = house.standing(project, principal=PERSON)
-        await house.apply(
-            "router", origin, writes=(Write(store="webhook_deliveries", id=name, body={"n": MARK + name}),)
-        )
-    async with house.superuser() as connection:
-        await connection.execute(
-            "UPDATE records SET at = $2 WHERE project = $1 AND id = 'old'",
-            project,
-            datetime.now(UTC) - timedelta(days=days + 1),
-        )
-    await house.erasures.age()
-    assert await everywhere(house, project, f"{MARK}old") == []
-    assert "records" in await everywhere(house, project, f"{MARK}new")
-    assert (await house.verify(project))["ok"]
-
-
-async def test_a_record_that_changes_during_erasure_by_age_is_kept(house: House, project: str) -> None:
-    """An erasure by age is nobody's request: whatever stands in its way must not end the process."""
-    write = Write(store="webhook_deliveries", id="old", body={"n": MARK})
-    await house.apply("router", house.standing(project, principal=PERSON), writes=(write,))
-    async with house.superuser() as connection:
-        await connection.execute("UPDATE records SET at = at - interval '999 days' WHERE project = $1", project)
-
-    async def changed() -> None:
-        again = Write(store="webhook_deliveries", id="old", body={"n": new_id()}, expect=1)
-        await house.apply("router", house.standing(project, principal=PERSON), writes=(again,))
-
-    large = LargeActs(house.database, policy(), house.committer)
-    await Erasures(house.database, policy(), house.committer, Influence(house.database), changed, large).age()
-    assert await there(house, project, ("webhook_deliveries", "old")) == [True]
 
 
 def test_only_stores_of_decisions_survive_the_erasure_of_a_project() -> None:

@@ -36,8 +36,8 @@ def acts(project: str) -> dict[str, Command]:
     }
 
 
-async def ordered(house: House, project: str, act: Command, by: str = PERSON) -> CommandReply:
-    request = CommandRequest(origin=house.standing(project, principal=by), command=act)
+async def ordered(house: House, project: str, act: Command) -> CommandReply:
+    request = CommandRequest(origin=house.standing(project, principal=PERSON), command=act)
     return CommandReply.model_validate_json(await house.door.command("router", request.model_dump_json().encode()))
 
 

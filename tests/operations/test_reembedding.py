@@ -118,9 +118,9 @@ async def ingest(house: House, project: str, given: tuple[Document, ...]) -> Non
     assert reply.refusal is None, reply.refusal
 
 
-async def search_hits(house: House, project: str, text: str = QUESTION, k: int = 20, **more: Any) -> list[Any]:
+async def search_hits(house: House, project: str, **more: Any) -> list[Any]:
     """Id and cosine of what is found, best first."""
-    query = HybridSearch(store="chunks", text=text, k=k, **more)
+    query = HybridSearch(store="chunks", text=QUESTION, k=20, **more)
     items = (await house.answer("router", house.standing(project), query)).items
     return [(item.id, round((item.scores or {})["cosine"], 5)) for item in items]
 

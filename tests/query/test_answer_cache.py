@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import pytest
 from memory_service.house import PERSON, House
+from query.record_versions import attempt, version_of
 from redis import Redis
 
 from counterpoint.guard.policy import policy
@@ -31,30 +32,11 @@ SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '
 SECRET = b"a secret of this test"
 
 
-def attempt(says: str = "restarted the database") -> dict[str, Any]:
-    return {"description": says, "tried": says, "error_message": "ORA-12170"}
-
-
 async def put(
     house: House, project: str, record: str, version: int, says: str | None, *, label: int = 1, store: str = "attempts"
 ) -> None:
     """A version of a record, by the committer."""
     await house.commits.apply(version_of(project, record, version, says, label=label, store=store))
-
-
-def version_of(
-    project: str, record: str, version: int, says: str | None, *, label: int = 1, store: str = "attempts"
-) -> CommitPlan:
-    """The step that writes it."""
-    row = PlannedWrite(
-        store=store, id=record, expect=version - 1, body=None if says is None else canonical(attempt(says)),
-        task_id=None, author="developer", label=label, integrity=1, sha256=b"x" * 32,
-    )  # fmt: skip
-    return CommitPlan(
-        project=project, commit_id=new_id(), consumer="test", message_id=new_id(), step="done", last=True, fence=1,
-        task_id=None, task_version=None, ended_ok=True, audit="{}", salt=b"s" * 16, reads=None,
-        writes=(row,),
-    )  # fmt: skip
 
 
 def hits(level: str) -> float:

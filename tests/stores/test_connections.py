@@ -8,7 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 from memory_service.house import House
-from query.test_answer_cache import version_of
+from query.record_versions import version_of
 from structlog.testing import capture_logs
 
 from counterpoint.bus.first_connection import RefusedByServer

@@ -5,9 +5,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
+from pydantic import SecretStr
 from ui.cli_server import ScriptedApi, playing
 from ui.http_front import RunningFront, listening, running
+from ui.ingest_echo import Echo
 
+from counterpoint.bus import BusSettings, Service
+from counterpoint.local.credentials import load_credentials
+from counterpoint.local.service import NATS_USERS
 from counterpoint.local.stack import Stack
 from counterpoint.router.api.application import HttpApi
 
@@ -54,3 +59,20 @@ async def console_page(chromium: "Browser", stack: Stack) -> "AsyncIterator[Call
     yield console.page
     await console.close()
     assert not console.errors
+
+
+@pytest.fixture
+def echo(api: ScriptedApi) -> Echo:
+    """The API that answers for each document."""
+    return Echo(api)
+
+
+@pytest.fixture
+async def router(stack: Stack) -> AsyncIterator[Service]:
+    """A second connection of the router, for requests to memory."""
+    password = load_credentials(stack.data_dir / "secrets.json", NATS_USERS).nats["router"]
+    settings = BusSettings(nats_url=stack.endpoints.nats, nats_user="router", nats_password=SecretStr(password))
+    service = Service("router", settings)
+    await service.connection.open()
+    yield service
+    await service.connection.close()

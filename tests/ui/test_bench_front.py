@@ -1,29 +1,13 @@
 """`counterpoint bench front` on the running stack: the console's screen and many event streams, in a few seconds."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 from playwright.async_api import Browser
-from pydantic import SecretStr
 
 from counterpoint.bench import chromium as bench_chromium
 from counterpoint.bench import front_console, front_streams
 from counterpoint.bench.report import BenchReport
-from counterpoint.bus import BusSettings, Service
-from counterpoint.local.credentials import load_credentials
-from counterpoint.local.service import NATS_USERS
+from counterpoint.bus import Service
 from counterpoint.local.stack import Stack
-
-
-@pytest.fixture
-async def router(stack: Stack) -> AsyncIterator[Service]:
-    """The login of the router."""
-    password = load_credentials(stack.data_dir / "secrets.json", NATS_USERS).nats["router"]
-    settings = BusSettings(nats_url=stack.endpoints.nats, nats_user="router", nats_password=SecretStr(password))
-    service = Service("router", settings)
-    await service.connection.open()
-    yield service
-    await service.connection.close()
 
 
 async def test_each_client_of_a_stream_gets_each_decision(

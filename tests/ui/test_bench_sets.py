@@ -2,20 +2,15 @@
 
 import json
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from pydantic import SecretStr
 
 from counterpoint.bench import answer, retrieval
 from counterpoint.bench.evaluation_sets import EvaluationSet, read_sets, write_set
-from counterpoint.bus import BusSettings, Service
-from counterpoint.local.credentials import load_credentials
-from counterpoint.local.service import NATS_USERS
-from counterpoint.local.stack import Stack
+from counterpoint.bus import Service
 
 COMMAND = str(Path(__file__).parents[2] / ".venv" / "bin" / "counterpoint")
 FACTS = {"Ann": "the key of the boat house", "Bob": "the map of the northern island", "Eve": "the recipe for plum jam"}
@@ -39,17 +34,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sets")
     write_set(folder / "talks", texts, queries, qrels)
     return folder
-
-
-@pytest.fixture
-async def router(stack: Stack) -> AsyncIterator[Service]:
-    """A second connection of the router, for requests to memory."""
-    password = load_credentials(stack.data_dir / "secrets.json", NATS_USERS).nats["router"]
-    settings = BusSettings(nats_url=stack.endpoints.nats, nats_user="router", nats_password=SecretStr(password))
-    service = Service("router", settings)
-    await service.connection.open()
-    yield service
-    await service.connection.close()
 
 
 def _the_set(folder: Path) -> EvaluationSet:

@@ -13,8 +13,8 @@ import httpx
 import pytest
 from growth import LIMIT, growth
 from ui.http_front import PROJECT, RunningFront, put_task
-from ui.test_approvals import put_approval
-from ui.test_webhooks import SECRET, configured, push
+from ui.pending_approvals import put_approval
+from ui.webhook_senders import SECRET, configured, push
 
 from counterpoint.proto.approvals import ApprovalDecided
 from counterpoint.proto.attempts import TaskOutcomeReported

@@ -1,11 +1,9 @@
 """Two people and one approval in Chromium, on a running stack with a model whose call is over a budget."""
 
-import tempfile
-from pathlib import Path
-
 import httpx
 import pytest
 from agents.gateway_world import PRICED, world
+from flows.own_stack import own_stack
 from flows.questions import ingest_documents, settled
 from flows.test_investigating import KNOWLEDGE, says
 from playwright.async_api import Browser, expect
@@ -19,25 +17,15 @@ FAILURE = {"kind": "troubleshoot", "error_message": "could not resolve ldap.inte
 
 
 @pytest.mark.slow
-async def test_one_of_two_decides_and_the_other_is_told_by_whom(
-    chromium: Browser, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_of_two_decides_and_the_other_is_told_by_whom(chromium: Browser) -> None:
     async with world() as outside:
         outside.script = says
-        monkeypatch.setenv("COUNTERPOINT_MODEL", PRICED)
-        monkeypatch.setenv("COUNTERPOINT_RELATIONS_TOKENS", "0")
-        monkeypatch.setenv("OPENAI_API_BASE", f"{outside.url}/v1")
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-nobody")
-        with tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
-            stack = Stack(Path(folder) / "data", http_port=0)
-            await stack.start()
-            try:
-                headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
-                async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=60) as http:
-                    await ingest_documents(http, PROJECT, KNOWLEDGE)
-                    await _decided_by_two(chromium, stack, ConsoleProject(http, PROJECT))
-            finally:
-                await stack.stop()
+        provider = {"OPENAI_API_BASE": f"{outside.url}/v1", "OPENAI_API_KEY": "sk-nobody"}
+        async with own_stack(COUNTERPOINT_MODEL=PRICED, COUNTERPOINT_RELATIONS_TOKENS="0", **provider) as stack:
+            headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
+            async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=60) as http:
+                await ingest_documents(http, PROJECT, KNOWLEDGE)
+                await _decided_by_two(chromium, stack, ConsoleProject(http, PROJECT))
 
 
 async def _decided_by_two(chromium: Browser, stack: Stack, home: ConsoleProject) -> None:

@@ -14,7 +14,7 @@ from playwright.async_api import Error as PlaywrightError
 from ui.browser import ConsoleBrowser
 from ui.console_project import shows_decisions
 from ui.http_front import RunningFront, put_task
-from ui.test_approvals import put_approval
+from ui.pending_approvals import put_approval
 
 from counterpoint.proto.approvals import ApprovalDecided
 from counterpoint.proto.decisions import DecisionMade

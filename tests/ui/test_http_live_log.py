@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from agents.router_house import PROJECT, House
+from ui.decision_streams import DECISIONS, decided, steps, stream
 from ui.http_front import Events, RunningFront
-from ui.test_http_streams import DECISIONS, decided, steps, stream
 
 from counterpoint.proto.errors import Denied, Transient
 from counterpoint.router import live_log

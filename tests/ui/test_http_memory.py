@@ -8,7 +8,7 @@ import pytest
 from agents.router_house import NOW, PROJECT
 from hypothesis import given
 from hypothesis import strategies as st
-from ui.http_front import RunningFront, listening, running
+from ui.http_front import RunningFront, running
 
 from counterpoint.graph.edges import EdgeKind, edge
 from counterpoint.graph.names import dataset, job
@@ -19,12 +19,6 @@ from counterpoint.router.api.body import batches
 
 NAMESPACE = "postgres://db/α"
 ERROR = "timed out after 5 s"
-
-
-@pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
-    async with listening() as found:
-        yield found
 
 
 @pytest.fixture

@@ -7,19 +7,13 @@ from typing import Any
 
 import pytest
 from agents.router_house import NOW
-from ui.http_front import RunningFront, client, listening, running
+from ui.http_front import RunningFront, client, running
 
 from counterpoint.client import Memory
 from counterpoint.router.api.application import HttpApi
 from counterpoint.router.authentication import Authenticator, token_id
 
 NEW = {"name": "airflow", "kind": "system", "projects": ["orders"], "roles": ["submit", "report"]}
-
-
-@pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
-    async with listening() as found:
-        yield found
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from agents.router_house import PROJECT
-from ui.http_front import RunningFront, listening, running
+from ui.http_front import RunningFront, running
 
 from counterpoint.proto.ingest import IngestReply
 from counterpoint.router.api.application import HttpApi
@@ -28,12 +28,6 @@ LESSON: dict[str, Any] = {
     ],
 }
 PROVIDER: dict[str, Any] = {"name": "Ledger", "package": "airflow-provider-ledger", "hooks": ["LedgerHook"]}
-
-
-@pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
-    async with listening() as found:
-        yield found
 
 
 @pytest.fixture

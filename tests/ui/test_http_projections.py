@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 from ui.cli_server import playing
+from ui.command_runner import run
 from ui.http_front import RunningFront
-from ui.test_cli_commands import run
 
 from counterpoint.local.stack import Stack
 from counterpoint.proto.commands import RebuildProjection

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from ui.cli_server import playing
+from ui.command_runner import run
 from ui.http_front import RunningFront
-from ui.test_cli_commands import run
 
 from counterpoint.proto.commands import ChangeEmbeddingModel
 from counterpoint.proto.memory import Reembed

@@ -33,13 +33,13 @@ async def ingested(http: httpx.AsyncClient, project: str) -> None:
     assert became["status"] == "added"
 
 
-async def published(stack: Stack, subject: str, body: Any, headers: dict[str, str] | None = None) -> None:
+async def published(stack: Stack, subject: str, body: Any) -> None:
     user = stack.endpoints.users["publisher"]
     prefix = user.inbox_prefix.encode()
     connected = nats.connect(stack.endpoints.nats, user=user.user, password=user.password, inbox_prefix=prefix)
     async with await connected as publisher:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        await publisher.jetstream().publish(subject, raw, headers=headers)
+        await publisher.jetstream().publish(subject, raw)
 
 
 async def stream_events(http: httpx.AsyncClient, path: str, params: dict[str, str], until: str) -> list[Event]:

@@ -1,29 +1,20 @@
 """Event streams: the log in order, resumed without loss or repetition, awake at once, and ended cleanly."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
 import pytest
-from agents.router_house import NOW, PROJECT, House
-from ui.http_front import Event, Events, RunningFront, listening, running
+from agents.router_house import NOW, House
+from ui.decision_streams import DECISIONS, decided, steps, stream
+from ui.http_front import Event, Events, RunningFront, running
 
-from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.tasks import TaskDue, TaskResumed
 from counterpoint.router.api.application import HttpApi
 from counterpoint.router.live_log import EncodedEvent, EncodedPage
 from counterpoint.router.streams import _PART_BYTES, _Pace, _parts
 
 TASK = "/v1/tasks/t1/events"
-DECISIONS = "/v1/decisions/stream"
-
-
-@pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
-    async with listening() as found:
-        yield found
 
 
 @pytest.fixture
@@ -38,48 +29,15 @@ async def submitted(front: RunningFront, task_id: str = "t1") -> None:
     assert (await front.me.post("/v1/tasks", json=body)).status_code == 202
 
 
-@asynccontextmanager
-async def stream(asker: httpx.AsyncClient, path: str, last: int | None = None, **params: Any) -> AsyncIterator[Events]:
-    headers = {"Last-Event-ID": str(last)} if last is not None else {}
-    async with asker.stream("GET", path, headers=headers, params=params) as response:
-        assert response.status_code == 200
-        assert response.headers["content-type"].startswith("text/event-stream")
-        assert "no-store" in response.headers["cache-control"]
-        assert response.headers["x-accel-buffering"] == "no"
-        events = Events(response)
-        assert await events.next() == ": open"
-        yield events
-
-
 async def until_end(events: Events) -> AsyncIterator[Event]:
     while (one := await events.next()) is not None:
         if isinstance(one, Event):
             yield one
 
 
-def decided(front: RunningFront, number: int, project: str = PROJECT) -> None:
-    front.house.send(
-        DecisionMade(
-            decision_id=f"d{number}",
-            task_id="t1",
-            project=project,
-            agent="manager",
-            decision_type="plan",
-            decision=f"step {number}",
-            reasoning="x",
-            made_at=NOW,
-        ),
-        project,
-    )
-
-
 def action(action_id: str, reasoning: str, task_id: str = "t1") -> dict[str, Any]:
     body = {"action_id": action_id, "task_id": task_id, "agent": "manager", "kind": "assess", "reasoning": reasoning}
     return {**body, "at": NOW.isoformat()}
-
-
-def steps(events: list[Event]) -> Iterator[str]:
-    return (event.data["data"]["decision"] for event in events)
 
 
 async def test_a_task_is_told_from_its_beginning_as_cloudevents(front: RunningFront) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -106,11 +106,9 @@ class EnoughSeen(Exception):
 
 
 @contextmanager
-def watching(
-    cluster: ScriptedCluster, house: ScriptedApi, wait: Callable[[float], None] | None = None
-) -> Iterator[tuple[EventWatcher, list[dict[str, Any]]]]:
-    """A watcher that ends at its third delay, and what it told."""
-    told, waits = list[dict[str, Any]](), list[float]()
+def watching(cluster: ScriptedCluster, house: ScriptedApi) -> Iterator[tuple[EventWatcher, list[dict[str, Any]]]]:
+    """A watcher that ends at its third delay, and the reports that it shows."""
+    shown, waits = list[dict[str, Any]](), list[float]()
 
     def enough(delay_s: float) -> None:
         waits.append(delay_s)
@@ -120,9 +118,9 @@ def watching(
     watched = Cluster(ClusterAddress(cluster.url, None, None), None)
     with ApiClient(Address(house.url, "a-token")) as api:
         yield EventWatcher(
-            watched, api, project="orders", name="prod", count=3, told=told.append, note=lambda text: None,
-            wait=wait or enough,
-        ), told  # fmt: skip
+            watched, api, project="orders", name="prod", count=3, show=shown.append, note=lambda text: None,
+            wait=enough,
+        ), shown  # fmt: skip
     watched.close()
 
 
@@ -209,10 +207,10 @@ def test_existing_and_new_events_are_reported_once(cluster: ScriptedCluster, api
         [change("MODIFIED", event("e-1", count=9), 101), change("ADDED", event("new"), 102), bookmark],
         [change("DELETED", event("gone"), 301)],
     ]
-    with watching(cluster, api) as (watcher, told), pytest.raises(EnoughSeen):
+    with watching(cluster, api) as (watcher, shown), pytest.raises(EnoughSeen):
         watcher.follow()
     assert sent_ids(api) == ["e-0", "e-1", "e-2", "e-3", "e-4", "new"]
-    assert [each["arrived"][0]["effect"] for each in told] == ["submitted"] * 6
+    assert [each["arrived"][0]["effect"] for each in shown] == ["submitted"] * 6
     versions = [query["resourceVersion"] for _, query, _ in cluster.asked if query.get("watch")]
     assert versions[:3] == ["100", "300", "300"], "a watch goes on where the last one ended"
     assert api.asked[0].params["project"] == "orders"
@@ -234,10 +232,10 @@ def test_a_house_that_is_away_gets_each_event_when_it_is_back(cluster: ScriptedC
     away = (503, {"title": "away", "status": 503})
     api.on(HOOK, away, (429, {"title": "slow", "status": 429}), ACCEPTED)
     cluster.listed = [event("e-1"), event("e-2")]
-    with watching(cluster, api) as (watcher, told):
+    with watching(cluster, api) as (watcher, shown):
         watcher.report_all()
     assert sent_ids(api) == ["e-1", "e-1", "e-1", "e-2"]
-    assert [each["event"] for each in told] == ["e-1", "e-2"]
+    assert [each["event"] for each in shown] == ["e-1", "e-2"]
 
 
 def test_an_event_that_is_refused_stops_no_other_and_a_wrong_token_ends_it(
@@ -246,10 +244,10 @@ def test_an_event_that_is_refused_stops_no_other_and_a_wrong_token_ends_it(
     refused = (422, {"title": "title: is too long", "status": 422})
     api.on(HOOK, refused, ACCEPTED, (403, {"title": "role", "status": 403}))
     cluster.listed = [event("e-1"), event("e-2"), event("e-3")]
-    with watching(cluster, api) as (watcher, told), pytest.raises(ApiError):
+    with watching(cluster, api) as (watcher, shown), pytest.raises(ApiError):
         watcher.report_all()
-    assert told[0]["ignored"] == ["title: is too long"]
-    assert told[1]["arrived"]
+    assert shown[0]["ignored"] == ["title: is too long"]
+    assert shown[1]["arrived"]
 
 
 def test_a_cluster_that_is_away_is_asked_again(cluster: ScriptedCluster, api: ScriptedApi) -> None:

@@ -18,9 +18,9 @@ KNOWN = KnownLessons({LESSON.id: LESSON})
 NAME = file_name(LESSON)
 
 
-def exported(root: Path, known: KnownLessons = KNOWN, since: datetime | None = None) -> tuple[list[str], list[str]]:
+def exported(root: Path, since: datetime | None = None) -> tuple[list[str], list[str]]:
     """The statuses of an export, and its problems."""
-    report = export_to(read_folder(root, missing_ok=True), known, since)
+    report = export_to(read_folder(root, missing_ok=True), KNOWN, since)
     return [each["status"] for each in report["pages"]], report["problems"]
 
 

@@ -16,7 +16,7 @@ from mcp.client.subscriptions import ResourceUpdated, listen
 from mcp_types import TextContent
 from ui.http_front import put_task
 from ui.mcp_front import McpClient, McpFront, mcp_front
-from ui.test_approvals import put_approval
+from ui.pending_approvals import put_approval
 
 from counterpoint.proto.approvals import ApprovalDecided
 from counterpoint.router.mcp import subscriptions

@@ -9,7 +9,7 @@ from agents.router_house import NOW, PROJECT
 from ui.http_front import put_task
 from ui.mcp_front import McpFront, mcp_front
 from ui.mcp_messages import RawClient
-from ui.test_approvals import put_approval
+from ui.pending_approvals import put_approval
 
 from counterpoint.proto.approvals import ApprovalDecided
 from counterpoint.proto.interventions import CancelTask, TaskOverridden

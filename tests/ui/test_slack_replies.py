@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 from ui.http_front import RunningFront, put_task
-from ui.test_approvals import put_approval
-from ui.test_webhooks import SECRET, configured, push
+from ui.pending_approvals import put_approval
+from ui.webhook_senders import SECRET, configured, push
 
 from counterpoint.proto.approvals import Approval, ApprovalDecided
 from counterpoint.proto.attempts import TaskOutcomeReported

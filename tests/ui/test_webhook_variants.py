@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from ui.test_webhooks import ALERT, ISSUE, RUN, SECRET, alerts
+from ui.webhook_senders import ALERT, ISSUE, RUN, SECRET, alerts
 
 from counterpoint.proto.errors import Denied
 from counterpoint.proto.messages import utc_now

@@ -58,21 +58,21 @@ def read(folder: Path) -> dict[str, Schema]:
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
 
 
-def committed(folder: Path, revision: str = "HEAD") -> dict[str, Schema] | None:
-    """Return the schemas of a folder at a git revision, or None when there is no such revision.
+def committed(folder: Path) -> dict[str, Schema] | None:
+    """Return the schemas of a folder at the last commit, or None before the first one.
 
     Raises `CalledProcessError` when git fails.
     """
-    known = _git(folder, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+    known = _git(folder, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     if known.returncode == 1:
         return None
     known.check_returncode()
-    listed = _git(folder, "ls-tree", "--name-only", revision, "./")
+    listed = _git(folder, "ls-tree", "--name-only", "HEAD", "./")
     listed.check_returncode()
     found = {}
     for name in listed.stdout.splitlines():
         if name.endswith(".json"):
-            shown = _git(folder, "show", f"{revision}:./{name}")
+            shown = _git(folder, "show", f"HEAD:./{name}")
             shown.check_returncode()
             found[Path(name).stem] = json.loads(shown.stdout)
     return found

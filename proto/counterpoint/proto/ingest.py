@@ -120,7 +120,7 @@ class IngestRequest(Shape):
     job: Job | None = None
 
 
-class Ingested(Shape):
+class DocumentResult(Shape):
     """The result of one document. A `quarantined` one is stored but not found until the `problem` is released.
 
     `problem` of an ingested one names the parts that were skipped or read in another format.
@@ -137,14 +137,14 @@ class Ingested(Shape):
 class IngestReply(Shape):
     """One result per document, incident, provider and attempt of a lesson, in the order of the request."""
 
-    documents: tuple[Ingested, ...] = ()
+    documents: tuple[DocumentResult, ...] = ()
     refusal: Refusal | None = None
-    incidents: tuple["Recorded", ...] = ()
-    providers: tuple["Recorded", ...] = ()
-    lessons: tuple["Recorded", ...] = ()
+    incidents: tuple["RecordResult", ...] = ()
+    providers: tuple["RecordResult", ...] = ()
+    lessons: tuple["RecordResult", ...] = ()
 
 
-class Recorded(Shape):
+class RecordResult(Shape):
     """The result of one incident, provider or attempt of a lesson; `id` is the record's id, even if refused."""
 
     id: str

@@ -75,7 +75,7 @@ _NAMED = re.compile(
     re.S | re.X,
 )
 _RESULT = re.compile(r"(?:(=>)\s*)?(?=\{\s*\")")
-_SAID = ("msg", "message", "detail", "error", "stderr")
+_RESULT_FIELDS = ("msg", "message", "detail", "error", "stderr")
 """Fields of a result in JSON that say what has failed, as Ansible and many HTTP APIs name them."""
 
 
@@ -83,14 +83,14 @@ def headline(error: str) -> tuple[str | None, str]:
     """Return the exception class, if named, and the message; of a stack trace those of the raised exception, of a
     result in JSON what it says has failed, with its codes."""
     error_class, message = _named(error)
-    said = said_by_result(message)
-    if said is None or not _tells(said):
+    result = text_of_result(message)
+    if result is None or not _tells(result):
         return error_class, message
-    codes = [code for code in codes_of(message) if code not in codes_of(said) and code not in _GENERIC_CODES]
-    return error_class, ": ".join((said, *codes))
+    codes = [code for code in codes_of(message) if code not in codes_of(result) and code not in _GENERIC_CODES]
+    return error_class, ": ".join((result, *codes))
 
 
-def said_by_result(text: str) -> str | None:
+def text_of_result(text: str) -> str | None:
     """Return a text with the result in JSON at its end replaced by the result's messages, without those that name no
     cause if others do; None without such a result.
 
@@ -102,12 +102,12 @@ def said_by_result(text: str) -> str | None:
         result, end = json.JSONDecoder().raw_decode(text, start.end())
     except (ValueError, RecursionError):
         return None
-    said = [each for name in _SAID if (each := _message(result.get(name)))]
-    if not said or text[end:].strip():
+    messages = [each for name in _RESULT_FIELDS if (each := _message(result.get(name)))]
+    if not messages or text[end:].strip():
         return None
-    telling = list(filter(_tells, said)) or said
+    causes = list(filter(_tells, messages)) or messages
     before = "" if start[1] else text[: start.start()].rstrip(" :")
-    return ": ".join(dict.fromkeys((before, *telling))).removeprefix(": ")
+    return ": ".join(dict.fromkeys((before, *causes))).removeprefix(": ")
 
 
 def _tells(text: str) -> bool:
@@ -119,7 +119,7 @@ def _tells(text: str) -> bool:
 def _message(value: object) -> str:
     """Return a message, or the first one of an error object."""
     if isinstance(value, dict):
-        value = next((each for name in _SAID if isinstance(each := value.get(name), str)), None)
+        value = next((each for name in _RESULT_FIELDS if isinstance(each := value.get(name), str)), None)
     return _readable(value).strip() if isinstance(value, str) else ""
 
 

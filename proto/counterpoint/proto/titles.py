@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from itertools import takewhile
 
-from counterpoint.proto.signature import headline, said_by_result
+from counterpoint.proto.signature import headline, text_of_result
 
 TITLE_CHARS = 80
 _JOB_CHARS = 40
@@ -67,7 +67,7 @@ def failure_title(job: str | None, error: str) -> str:
     name = _end_of(job, _JOB_CHARS) if job else ""
     raised, text = headline(_logged(error) or error)
     raised = re.split(r"[.$:]+", raised)[-1] if raised else ""
-    lines = (" ".join(line.split()) for line in (said_by_result(text) or text).split("\n\n")[0].splitlines())
+    lines = (" ".join(line.split()) for line in (text_of_result(text) or text).split("\n\n")[0].splitlines())
     first, *more = [line for line in lines if line] or [""]
     message = _short_words(": ".join(line.rstrip(" :.") for line in (first, *takewhile(_is_message, more))))
     heads = [f"{name} failed: ", f"{name}: "] if name else [""]

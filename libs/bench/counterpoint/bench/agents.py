@@ -4,7 +4,6 @@ All services are real except the developer, whose deliveries this process takes,
 """
 
 import asyncio
-import tempfile
 import time
 from datetime import datetime
 from importlib import import_module
@@ -12,11 +11,12 @@ from itertools import islice
 from pathlib import Path
 
 from counterpoint import bus
+from counterpoint.bench.command_line import bench_folder
 from counterpoint.bench.developer_stack import DeveloperStack, developer_stack
 from counterpoint.bench.gateway_calls import measure_first_token, measure_limits, measure_single_calls
 from counterpoint.bench.processes import tree_pss_mb
 from counterpoint.bench.replays import measure_replays
-from counterpoint.bench.report import BenchReport, Measurement, exit_on_sigterm, log_warnings_only, p50, progress
+from counterpoint.bench.report import BenchReport, Measurement, p50, progress
 from counterpoint.bench.synthetic_incidents import synthetic_incidents
 from counterpoint.cli.demo.provider import simulated_provider, variables
 from counterpoint.client import Memory
@@ -93,14 +93,15 @@ def _action(number: int, now: datetime) -> Item:
     )  # fmt: skip
 
 
-async def measure_manager(folder: Path, report: BenchReport, name: str, target: float) -> None:
-    """Measure the memory of an idle manager, without a model or with the one that is configured."""
+async def measure_manager(folder: Path, report: BenchReport) -> None:
+    """Measure the memory of an idle manager without a model."""
     stack = Stack(folder, http_port=0)
     await stack.start()
     try:
         if service := stack.endpoints.services.get("manager"):
             await asyncio.sleep(IDLE_S)
-            report.measures.append(Measurement(name, "MiB", (tree_pss_mb(service.pid),), target))
+            name = "proportional set size of the manager without a model"
+            report.measures.append(Measurement(name, "MiB", (tree_pss_mb(service.pid),), 120))
     finally:
         await stack.stop()
 
@@ -110,7 +111,7 @@ async def run(folder: Path) -> BenchReport:
     report = BenchReport("agents")
     measure_context(report)
     progress("manager without a model")
-    await measure_manager(folder / "bare", report, "proportional set size of the manager without a model", 120)
+    await measure_manager(folder / "bare", report)
     await measure_replays(folder / "replays", report)
     with simulated_provider("It was the disk.") as provider, variables(provider.environment()):
         # A slow import within a delivery would have the bus deliver again.
@@ -136,10 +137,8 @@ async def run(folder: Path) -> BenchReport:
 
 def main() -> None:
     """Run the command line."""
-    log_warnings_only()
-    exit_on_sigterm()
-    with tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
-        bus.run(run(Path(folder))).show()
+    with bench_folder("agents") as folder:
+        bus.run(run(folder)).show()
 
 
 if __name__ == "__main__":

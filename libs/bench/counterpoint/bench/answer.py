@@ -10,8 +10,6 @@ import argparse
 import asyncio
 import json
 import statistics
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,8 +19,9 @@ from typing import Any
 import httpx
 
 from counterpoint import bus
-from counterpoint.bench.evaluation_sets import EvaluationSet, SetQuery, TextGroup, UnreadableSet, read_sets
-from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, machine_facts, progress
+from counterpoint.bench.command_line import bench_folder, bench_parser
+from counterpoint.bench.evaluation_sets import EvaluationSet, SetQuery, TextGroup, read_sets
+from counterpoint.bench.report import machine_facts, progress
 from counterpoint.bench.retrieval import TYPES, EvaluationCorpus, content_type_of
 from counterpoint.bench.temporary_stack import temporary_stack
 
@@ -183,18 +182,12 @@ async def run(folder: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--type", choices=TYPES)
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    log_warnings_only()
-    exit_on_sigterm()
-    with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
-        try:
-            results = bus.run(run(Path(folder), args))
-        except UnreadableSet as unreadable:
-            sys.exit(f"counterpoint bench answer: {unreadable}")
+    with bench_folder("answer") as folder:
+        results = bus.run(run(folder, args))
     if args.json:
         output = results[0] if len(results) == 1 else {"sets": results}
         print(json.dumps({**output, "machine": machine_facts()}))

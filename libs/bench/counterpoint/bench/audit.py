@@ -3,11 +3,9 @@
 python -m counterpoint.bench.audit [--json] [--leaves 1000000] [--projects 10]
 """
 
-import argparse
 import asyncio
 import hashlib
 import random
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,8 @@ from typing import Any
 import asyncpg
 
 from counterpoint import bus
-from counterpoint.bench.report import BenchReport, Measurement, exit_on_sigterm, log_warnings_only, p50, p99, progress
+from counterpoint.bench.command_line import bench_folder, bench_parser
+from counterpoint.bench.report import BenchReport, Measurement, p50, p99, progress
 from counterpoint.local.postgres import run_postgres
 from counterpoint.memory.audit.auditor import Auditor
 from counterpoint.memory.audit.export import CheckpointFile
@@ -132,15 +131,12 @@ async def run(folder: Path, leaves: int, projects: int) -> BenchReport:
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("--leaves", type=int, default=1_000_000)
     parser.add_argument("--projects", type=int, default=10)
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    log_warnings_only()
-    exit_on_sigterm()
-    with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
-        (bus.run(run(Path(folder), args.leaves, args.projects))).show()
+    with bench_folder("audit") as folder:
+        (bus.run(run(folder, args.leaves, args.projects))).show()
 
 
 if __name__ == "__main__":

@@ -3,16 +3,15 @@
 python -m counterpoint.bench.commit [--json] [--rows 1000000] [--samples 200]
 """
 
-import argparse
 import random
-import tempfile
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
 from counterpoint import bus
 from counterpoint.bench.bench_stack import BenchStack, bench_stack
-from counterpoint.bench.report import BenchReport, Measurement, exit_on_sigterm, log_warnings_only, median_ms, progress
+from counterpoint.bench.command_line import bench_folder, bench_parser
+from counterpoint.bench.report import BenchReport, Measurement, median_ms, progress
 from counterpoint.client import act, decide, put, send
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Commit
@@ -152,15 +151,12 @@ async def run(folder: Path, rows: int, samples: int) -> BenchReport:
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--samples", type=int, default=200)
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    log_warnings_only()
-    exit_on_sigterm()
-    with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
-        bus.run(run(Path(folder), args.rows, args.samples)).show()
+    with bench_folder("commit") as folder:
+        bus.run(run(folder, args.rows, args.samples)).show()
 
 
 if __name__ == "__main__":

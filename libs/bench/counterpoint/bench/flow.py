@@ -5,13 +5,11 @@
 Stub services stand in where only the path is measured. Questions and start times are those of all five services.
 """
 
-import argparse
 import asyncio
 import json
 import os
 import random
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,9 +24,10 @@ from nats.aio.msg import Msg
 
 from counterpoint import bus
 from counterpoint.bench.bench_stack import bench_stack
+from counterpoint.bench.command_line import bench_folder, bench_parser
 from counterpoint.bench.direct_handlers import PASSWORD, PROJECT, USER
 from counterpoint.bench.processes import tree_pss_mb
-from counterpoint.bench.report import BenchReport, Measurement, exit_on_sigterm, log_warnings_only, p50, p99, progress
+from counterpoint.bench.report import BenchReport, Measurement, p50, p99, progress
 from counterpoint.bench.service_documents import ingest_services, port_question, service_names
 from counterpoint.bus.provision import provision
 from counterpoint.local.endpoints import Endpoints, read_endpoints
@@ -260,19 +259,16 @@ def measure_starts(data_dir: Path, chunks: int, report: BenchReport) -> None:
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("--tasks", type=int, default=300, help="tasks per run with 50 in flight")
     parser.add_argument("--chunks", type=int, default=5_000, help="chunks to ask about; 0 skips the questions")
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    log_warnings_only()
-    exit_on_sigterm()
     report = BenchReport("flow")
-    with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
+    with bench_folder("flow") as folder:
         os.chmod(folder, 0o755)
-        bus.run(measure_paths(Path(folder), args.tasks, report))
+        bus.run(measure_paths(folder, args.tasks, report))
         progress(report.as_text())
-        measure_starts(Path(folder) / "data", args.chunks, report)
+        measure_starts(folder / "data", args.chunks, report)
     report.show()
 
 

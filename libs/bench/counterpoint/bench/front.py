@@ -4,10 +4,8 @@ A search by MCP and by HTTP on a running stack, beside the same search from this
 after the other. No query is repeated, so that none is answered from a cache.
 """
 
-import argparse
 import json
 import os
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import count
@@ -18,17 +16,17 @@ import httpx
 from pydantic import SecretStr
 
 from counterpoint import bus
+from counterpoint.bench.command_line import bench_folder, bench_parser
 from counterpoint.bench.front_console import measure_console
 from counterpoint.bench.front_notify import NotifyReceiver, measure_notify
 from counterpoint.bench.front_streams import measure_streams
 from counterpoint.bench.processes import tree_pss_mb
-from counterpoint.bench.report import BenchReport, Measurement, exit_on_sigterm, log_warnings_only, p50, progress
+from counterpoint.bench.report import BenchReport, Measurement, p50, progress
+from counterpoint.bench.temporary_stack import detached_stack
 from counterpoint.bus import BusSettings, Service
 from counterpoint.local.credentials import load_credentials
 from counterpoint.local.endpoints import Endpoints, read_endpoints
-from counterpoint.local.listen_addresses import ListenAddresses
 from counterpoint.local.service import NATS_USERS
-from counterpoint.local.up import down, up
 from counterpoint.proto.memory import HybridSearch
 
 PROJECT, NOTIFIED = "bench", "bench-notify"
@@ -155,21 +153,11 @@ async def _measure(data_dir: Path, receiver: NotifyReceiver, report: BenchReport
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true")
-    parser.parse_args()
-    log_warnings_only()
-    exit_on_sigterm()
+    bench_parser(__doc__).parse_args()
     report, receiver = BenchReport("front"), NotifyReceiver()
     os.environ |= {"COUNTERPOINT_NOTIFY_URL": receiver.url, "COUNTERPOINT_NOTIFY_PRIVATE": "true"}
-    with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
-        os.chmod(folder, 0o755)
-        data_dir = Path(folder) / "data"
-        up(data_dir, addresses=ListenAddresses(http_port=0), detach=True)
-        try:
-            bus.run(_measure(data_dir, receiver, report))
-        finally:
-            down(data_dir)
+    with bench_folder("front") as folder, detached_stack(folder) as data_dir:
+        bus.run(_measure(data_dir, receiver, report))
     report.show()
 
 

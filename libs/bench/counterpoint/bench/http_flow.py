@@ -7,7 +7,6 @@ It ingests its own documents into a new project, which stays. The services of th
 beside the figures: `counterpoint.bench.flow` measures those that need one.
 """
 
-import argparse
 import asyncio
 import os
 import random
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 
 import httpx
 
+from counterpoint.bench.command_line import bench_parser
 from counterpoint.bench.report import BenchReport, Measurement, exit_on_sigterm, p50, p99, progress
 from counterpoint.bench.service_documents import ingest_services, port_question, service_names
 from counterpoint.proto.ids import new_id
@@ -155,12 +155,11 @@ async def measure_stack(url: str, token: str, health: Sequence[str], size: FlowS
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("url", help="URL of the HTTP API")
     parser.add_argument("--health", nargs="*", default=[], help="health URLs of services")
     parser.add_argument("--tasks", type=int, default=FlowSize.tasks, help="tasks per run with 50 in flight")
     parser.add_argument("--chunks", type=int, default=FlowSize.chunks, help="chunks to ask about")
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     exit_on_sigterm()
     size = FlowSize(tasks=args.tasks, chunks=args.chunks)

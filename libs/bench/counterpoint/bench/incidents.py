@@ -6,16 +6,13 @@ Each flow has succeeded once and has a reader downstream. Its task fails for goo
 the publication of the task's failure to the card on the bus: proposed or escalated.
 """
 
-import argparse
 import asyncio
 import json
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import nats
@@ -24,11 +21,11 @@ from nats.aio.msg import Msg
 from nats.js.errors import ServiceUnavailableError
 
 from counterpoint import bus
+from counterpoint.bench.command_line import bench_folder, bench_parser
 from counterpoint.bench.processes import cpu_seconds
-from counterpoint.bench.report import BenchReport, Measurement, exit_on_sigterm, log_warnings_only, p50, p99, progress
+from counterpoint.bench.report import BenchReport, Measurement, p50, p99, progress
+from counterpoint.bench.temporary_stack import detached_stack
 from counterpoint.local.endpoints import Endpoints, read_endpoints
-from counterpoint.local.listen_addresses import ListenAddresses
-from counterpoint.local.up import down, up
 from counterpoint.proto import subjects
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.ids import new_id
@@ -187,23 +184,14 @@ async def fail_flows(client: Client, times: StageTimes, numbers: Any, rate: floa
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("--rate", type=float, default=5.0, help="incidents a second")
     parser.add_argument("--seconds", type=float, default=30.0, help="duration")
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    log_warnings_only()
-    exit_on_sigterm()
     report = BenchReport("incidents")
     os.environ["COUNTERPOINT_INCIDENTS_PER_HOUR"] = "1000000"
-    with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
-        os.chmod(folder, 0o755)
-        data_dir = Path(folder) / "data"
-        up(data_dir, addresses=ListenAddresses(http_port=0), detach=True)
-        try:
-            bus.run(measure_incidents(read_endpoints(data_dir), args.rate, args.seconds, report))
-        finally:
-            down(data_dir)
+    with bench_folder("incidents") as folder, detached_stack(folder) as data_dir:
+        bus.run(measure_incidents(read_endpoints(data_dir), args.rate, args.seconds, report))
     report.show()
 
 

@@ -5,7 +5,6 @@ Each query runs in the query room of memory, in this process, beside the same qu
 
 import asyncio
 import shutil
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
@@ -15,7 +14,8 @@ import asyncpg
 import ladybug
 
 from counterpoint import bus
-from counterpoint.bench.report import BenchReport, Measurement, exit_on_sigterm, log_warnings_only, median_ms, progress
+from counterpoint.bench.command_line import bench_folder
+from counterpoint.bench.report import BenchReport, Measurement, median_ms, progress
 from counterpoint.guard.policy import policy
 from counterpoint.local.postgres import PostgresUrls, run_postgres
 from counterpoint.memory.access import diode
@@ -193,10 +193,8 @@ async def run(folder: Path) -> BenchReport:
 
 def main() -> None:
     """Run the command line."""
-    log_warnings_only()
-    exit_on_sigterm()
-    with tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
-        bus.run(run(Path(folder))).show()
+    with bench_folder("line") as folder:
+        bus.run(run(folder)).show()
 
 
 if __name__ == "__main__":

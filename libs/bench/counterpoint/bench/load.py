@@ -7,12 +7,9 @@ project that submits one question every `every_s` seconds, which shows the wait 
 task is finished when it is answered, proposed or escalated.
 """
 
-import argparse
 import asyncio
 import json
-import os
 import random
-import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -26,25 +23,23 @@ import nats
 from nats.aio.msg import Msg
 
 from counterpoint import bus
+from counterpoint.bench.command_line import bench_folder, bench_parser
 from counterpoint.bench.processes import cpu_seconds, tree_rss_mb
 from counterpoint.bench.report import (
     BenchReport,
     Measurement,
     RetryTransport,
-    exit_on_sigterm,
-    log_warnings_only,
     p50,
     p99,
     progress,
 )
 from counterpoint.bench.service_documents import ingest_services, port_question, service_names
 from counterpoint.bench.synthetic_incidents import ERROR_CLASSES, ERROR_MESSAGES, JOBS, TABLES, SyntheticIncident
+from counterpoint.bench.temporary_stack import detached_stack
 from counterpoint.local.credentials import load_credentials
 from counterpoint.local.endpoints import Endpoints, read_endpoints
-from counterpoint.local.listen_addresses import ListenAddresses
 from counterpoint.local.service import NATS_USERS
 from counterpoint.local.state_file import read_state
-from counterpoint.local.up import down, up
 from counterpoint.proto import subjects
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.tasks import TaskCompleted, TaskDelegated, TaskEscalated, TaskProposed, TaskSubmitted
@@ -302,30 +297,15 @@ async def measure_load(target: LoadTarget, mix: TaskMix, rate: float, seconds: f
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "mix",
-        type=Path,
-        nargs="?",
-        default=HALF,
-        help="file of a mix",
-    )
+    parser = bench_parser(__doc__)
+    parser.add_argument("mix", type=Path, nargs="?", default=HALF, help="file of a mix")
     parser.add_argument("--rate", type=float, default=10.0, help="tasks a second")
     parser.add_argument("--seconds", type=float, default=60.0, help="duration")
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    log_warnings_only()
-    exit_on_sigterm()
     report = BenchReport("load")
-    with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
-        os.chmod(folder, 0o755)
-        data_dir = Path(folder) / "data"
-        up(data_dir, addresses=ListenAddresses(http_port=0), detach=True)
-        try:
-            target = LoadTarget(read_endpoints(data_dir), data_dir)
-            bus.run(measure_load(target, TaskMix.read(args.mix), args.rate, args.seconds, report))
-        finally:
-            down(data_dir)
+    with bench_folder("load") as folder, detached_stack(folder) as data_dir:
+        target = LoadTarget(read_endpoints(data_dir), data_dir)
+        bus.run(measure_load(target, TaskMix.read(args.mix), args.rate, args.seconds, report))
     report.show()
 
 

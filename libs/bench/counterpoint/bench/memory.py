@@ -5,13 +5,12 @@ python -m counterpoint.bench.memory [--json] [--full] [--only NAME ...]
 The short version takes some minutes. `--full` measures up to a million items and a million audit leaves.
 """
 
-import argparse
-import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from counterpoint import bus
-from counterpoint.bench.report import BenchReport, exit_on_sigterm, log_warnings_only, progress
+from counterpoint.bench.command_line import bench_folder, bench_parser
+from counterpoint.bench.report import BenchReport, progress
 from counterpoint.bench.sections import (
     adds,
     as_of,
@@ -52,15 +51,12 @@ async def run(folder: Path, names: Sequence[str], size: SectionSize) -> BenchRep
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("--only", action="append", choices=SECTIONS, help="measure this section only; repeatable")
     parser.add_argument("--full", action="store_true", help="measure all sizes")
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    log_warnings_only()
-    exit_on_sigterm()
-    with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
-        bus.run(run(Path(folder), args.only or tuple(SECTIONS), FULL if args.full else SHORT)).show()
+    with bench_folder("memory") as folder:
+        bus.run(run(folder, args.only or tuple(SECTIONS), FULL if args.full else SHORT)).show()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ first text of its prompt and offline stands in for a model: it shows that the ta
 `right` includes what was rightly refused; `missed` was refused although it could be answered.
 """
 
-import argparse
 import json
 import os
 import re
@@ -27,6 +26,7 @@ import httpx
 
 from counterpoint import bus
 from counterpoint.bench import recognition, triage
+from counterpoint.bench.command_line import bench_parser
 from counterpoint.bench.evaluation_sets import UnreadableSet
 from counterpoint.bench.recognition_cases import Bm25Baseline, RecognitionCase, RecognitionOutcome
 from counterpoint.bench.recognition_cases import read_cases as read_reports
@@ -270,11 +270,10 @@ async def run(folder: Path, limit: int, which: str) -> list[Row]:
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--model", choices=("small", "scripted"))
     parser.add_argument("--limit", type=int, default=0, metavar="N")
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     log_warnings_only()
     exit_on_sigterm()

@@ -13,8 +13,6 @@ import argparse
 import asyncio
 import itertools
 import json
-import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -25,11 +23,11 @@ import httpx
 from pydantic import SecretStr
 
 from counterpoint import bus
-from counterpoint.bench.evaluation_sets import UnreadableSet
+from counterpoint.bench.command_line import bench_folder, bench_parser
 from counterpoint.bench.likeness_features import candidates_of
 from counterpoint.bench.likeness_fit import cross_validate, fit_likeness
 from counterpoint.bench.recognition_cases import Bm25Baseline, RecognitionCase, RecognitionOutcome, read_cases, summary
-from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, machine_facts, progress, settled
+from counterpoint.bench.report import machine_facts, progress, settled
 from counterpoint.bench.synthetic_incidents import synthetic_incidents
 from counterpoint.bench.temporary_stack import temporary_stack
 from counterpoint.bus import BusSettings, Service
@@ -182,21 +180,15 @@ async def _fit(
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR")
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--verbose", action="store_true", help="also print each case")
     parser.add_argument("--among", type=int, default=0, metavar="N")
     parser.add_argument("--fit", type=Path, metavar="FILE")
     parser.add_argument("--with", type=Path, metavar="DIR", action="append", default=[], dest="further")
     args = parser.parse_args()
-    log_warnings_only()
-    exit_on_sigterm()
-    with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
-        try:
-            outcomes = bus.run(run(Path(folder), args))
-        except UnreadableSet as unreadable:
-            sys.exit(f"counterpoint bench recognition: {unreadable}")
+    with bench_folder("recognition") as folder:
+        outcomes = bus.run(run(folder, args))
     result = {"set": args.folder.name, "among": args.among, **summary(outcomes)}
     if args.verbose:
         result["each"] = [

@@ -7,14 +7,14 @@ from typing import Any
 
 import httpx
 
-from counterpoint.bench.report import BenchReport, Measurement, RetryTransport, progress, settled
+from counterpoint.bench.report import BenchReport, Measurement, progress, settled
 from counterpoint.bench.synthetic_incidents import synthetic_incidents
+from counterpoint.bench.temporary_stack import temporary_stack
 from counterpoint.cli.address import Address
 from counterpoint.cli.api import ApiClient
 from counterpoint.cli.replay.many import ManyReplays
 from counterpoint.cli.replay.processes import ReplayProcesses
 from counterpoint.cli.replay.task import TaskReport
-from counterpoint.local.stack import Stack
 
 TASKS, AT_ONCE, PROJECT = 200, 4, "replays"
 POLLS = 600
@@ -22,27 +22,19 @@ KINDS = ("question", "troubleshoot", "plan", "develop")
 _PAGE = "The disk of the ledger export is 20 GB. If it is full, restart the export after the old files are removed."
 
 
-async def measure_replays(folder: Path, report: BenchReport, tasks: int = TASKS) -> None:
+async def measure_replays(folder: Path, report: BenchReport) -> None:
     """Measure the share of finished tasks whose contexts and decisions are rebuilt as they were."""
-    stack = Stack(folder, http_port=0)
-    await stack.start()
-    try:
-        headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
-        async with httpx.AsyncClient(
-            base_url=stack.endpoints.http, headers=headers, params={"project": PROJECT}, timeout=120,
-            transport=RetryTransport(),
-        ) as http:  # fmt: skip
-            await _work(http, tasks)
+    async with temporary_stack(folder) as (stack, http):
+        http.params = http.params.set("project", PROJECT)
+        await _work(http)
         address = Address(stack.endpoints.http, stack.endpoints.token)
         report.note_load()
-        progress(f"replay of {tasks} tasks")
+        progress(f"replay of {TASKS} tasks")
         same = [share_of_equal(each) for each in await asyncio.to_thread(_replayed, address)]
-    finally:
-        await stack.stop()
-    if len(same) != tasks:
-        raise ValueError(f"{len(same)} of {tasks} tasks were replayed")
-    name = f"replay of {tasks} finished tasks of every kind: contexts and decisions equal"
-    report.measures.append(Measurement(name, "%", (100 * sum(same) / tasks,), 100.0, at_least=True))
+    if len(same) != TASKS:
+        raise ValueError(f"{len(same)} of {TASKS} tasks were replayed")
+    name = f"replay of {TASKS} finished tasks of every kind: contexts and decisions equal"
+    report.measures.append(Measurement(name, "%", (100 * sum(same) / TASKS,), 100.0, at_least=True))
 
 
 def share_of_equal(report: TaskReport) -> bool:
@@ -50,10 +42,10 @@ def share_of_equal(report: TaskReport) -> bool:
     return report.verdict == "same" and report.contexts > 0
 
 
-async def _work(http: httpx.AsyncClient, tasks: int) -> None:
+async def _work(http: httpx.AsyncClient) -> None:
     """Let tasks of every kind end: some are answered or proposed, some escalate and are cancelled."""
-    past = list(islice(synthetic_incidents(tasks), tasks))
-    (await http.post("/v1/attempts", json={"incidents": past[: tasks // 2]})).raise_for_status()
+    past = list(islice(synthetic_incidents(TASKS), TASKS))
+    (await http.post("/v1/attempts", json={"incidents": past[: TASKS // 2]})).raise_for_status()
     (await http.post("/v1/documents", json={"source": "export.md", "text": _PAGE})).raise_for_status()
     slots = asyncio.Semaphore(AT_ONCE)
 
@@ -61,7 +53,7 @@ async def _work(http: httpx.AsyncClient, tasks: int) -> None:
         async with slots:
             await _ended(http, _task(KINDS[number % len(KINDS)], past[number]))
 
-    await asyncio.gather(*map(one, range(tasks)))
+    await asyncio.gather(*map(one, range(TASKS)))
 
 
 def _task(kind: str, incident: dict[str, Any]) -> dict[str, Any]:

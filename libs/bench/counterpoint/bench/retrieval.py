@@ -11,8 +11,6 @@ import argparse
 import asyncio
 import json
 import statistics
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,17 +19,18 @@ from typing import Any
 
 from counterpoint import bus
 from counterpoint.bench.bench_stack import bench_stack
+from counterpoint.bench.command_line import bench_folder, bench_parser
 from counterpoint.bench.evaluation_metrics import auroc, ndcg, recall
-from counterpoint.bench.evaluation_sets import EvaluationSet, SetQuery, TextGroup, UnreadableSet, read_sets
+from counterpoint.bench.evaluation_sets import EvaluationSet, SetQuery, TextGroup, read_sets
 from counterpoint.bench.relevance_fit import GradedPassage, fit_curve
-from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, machine_facts, progress
+from counterpoint.bench.report import machine_facts, progress
 from counterpoint.bus import Service
 from counterpoint.client import Memory
 from counterpoint.developer.evidence.calibration import Calibration, load_calibration
 from counterpoint.developer.excerpts.relevance import hits
 from counterpoint.memory.ingest.chunk import chunk
 from counterpoint.proto.conversation import TURN, Turn, transcript
-from counterpoint.proto.ingest import ContentType, Document, Ingested
+from counterpoint.proto.ingest import ContentType, Document, DocumentResult
 from counterpoint.proto.memory import HybridSearch, Item
 
 TYPES: dict[str, ContentType | None] = {
@@ -168,12 +167,12 @@ async def measure_set(router: Service, name: str, data: EvaluationSet, type: str
     return result
 
 
-async def _ingest(memory: Memory, documents: Sequence[Document]) -> list[Ingested]:
+async def _ingest(memory: Memory, documents: Sequence[Document]) -> list[DocumentResult]:
     """Ingest documents with `AT_ONCE` requests at a time; return their results in order."""
     batches = [documents[n : n + BATCH] for n in range(0, len(documents), BATCH)]
     slots = asyncio.Semaphore(AT_ONCE)
 
-    async def one(batch: Sequence[Document]) -> tuple[Ingested, ...]:
+    async def one(batch: Sequence[Document]) -> tuple[DocumentResult, ...]:
         async with slots:
             return await memory.ingest(batch, timeout_s=600)
 
@@ -259,22 +258,16 @@ async def run(folder: Path, args: argparse.Namespace) -> list[RetrievalResult]:
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--type", choices=TYPES)
     parser.add_argument("--k", type=int, default=10)
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--fit", type=Path, metavar="FILE")
     args = parser.parse_args()
     if not 1 <= args.k <= 20:
         parser.error("--k must be between 1 and 20")
-    log_warnings_only()
-    exit_on_sigterm()
-    with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
-        try:
-            measured = bus.run(run(Path(folder), args))
-        except UnreadableSet as unreadable:
-            sys.exit(f"counterpoint bench retrieval: {unreadable}")
+    with bench_folder("retrieval") as folder:
+        measured = bus.run(run(folder, args))
     if args.fit is not None:
         args.fit.write_text(fitted_calibration(measured).model_dump_json(indent=2) + "\n")
     results = [result.as_json(args.k) for result in measured]

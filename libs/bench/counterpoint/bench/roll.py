@@ -5,7 +5,6 @@
 `counterpoint.bench.traffic` says what is an answer. The order of the services is another one in each run.
 """
 
-import argparse
 import asyncio
 import os
 import random
@@ -15,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from counterpoint.bench.command_line import bench_parser
 from counterpoint.bench.report import BenchReport, Measurement, exit_on_sigterm, log_warnings_only, progress
 from counterpoint.bench.traffic import TrafficCount, traffic
 from counterpoint.local.service import SERVICES
@@ -84,10 +84,9 @@ async def measure_roll(rate: float, runs: int, report: BenchReport) -> None:
 
 def main() -> None:
     """Run the command line. Exit code 1 if anything was lost, doubled, dead or unanswered."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("--rate", type=float, default=20.0, help="tasks a second")
     parser.add_argument("--runs", type=int, default=RUNS, help="rolls")
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     log_warnings_only()
     exit_on_sigterm()

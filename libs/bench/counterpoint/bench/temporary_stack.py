@@ -1,13 +1,15 @@
-"""A stack that exists as long as a benchmark, and an HTTP client of it."""
+"""Stacks that exist as long as a benchmark."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import httpx
 
 from counterpoint.bench.report import RetryTransport
+from counterpoint.local.listen_addresses import ListenAddresses
 from counterpoint.local.stack import Stack
+from counterpoint.local.up import down, up
 
 
 @asynccontextmanager
@@ -23,3 +25,15 @@ async def temporary_stack(data_dir: Path) -> AsyncIterator[tuple[Stack, httpx.As
             yield stack, http
     finally:
         await stack.stop()
+
+
+@contextmanager
+def detached_stack(folder: Path) -> Iterator[Path]:
+    """Start a stack as `counterpoint up --detach` does, yield its data folder, and stop it afterwards."""
+    folder.chmod(0o755)
+    data_dir = folder / "data"
+    up(data_dir, addresses=ListenAddresses(http_port=0), detach=True)
+    try:
+        yield data_dir
+    finally:
+        down(data_dir)

@@ -253,7 +253,7 @@ def _kinds() -> Iterator[Any]:
 
 
 @asynccontextmanager
-async def traffic(endpoints: Endpoints, project: str, rate: float, in_flight: int = 400) -> AsyncIterator[Traffic]:
+async def traffic(endpoints: Endpoints, project: str, rate: float, in_flight: int) -> AsyncIterator[Traffic]:
     """Keep tasks coming for the length of the block, `rate` a second with at most `in_flight` at once. Then count."""
     running = Traffic(endpoints, project, in_flight)
     await running.open()

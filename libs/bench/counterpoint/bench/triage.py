@@ -13,8 +13,6 @@ the whole section around the first passage of a search for the same words, and t
 import argparse
 import asyncio
 import json
-import sys
-import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -25,9 +23,10 @@ import httpx
 from pydantic import Field, SecretStr, ValidationError
 
 from counterpoint import bus
+from counterpoint.bench.command_line import bench_folder, bench_parser
 from counterpoint.bench.evaluation_metrics import ece, reliability
 from counterpoint.bench.evaluation_sets import UnreadableSet
-from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, machine_facts, progress, settled
+from counterpoint.bench.report import machine_facts, progress, settled
 from counterpoint.bench.temporary_stack import temporary_stack
 from counterpoint.bus import BusSettings, Service
 from counterpoint.cli.ingest.files import batches
@@ -294,19 +293,13 @@ async def run(folder: Path, args: argparse.Namespace) -> list[TriageOutcome]:
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = bench_parser(__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--only", metavar="TYPE")
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--verbose", action="store_true", help="also print each case and its answer")
     args = parser.parse_args()
-    log_warnings_only()
-    exit_on_sigterm()
-    with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
-        try:
-            outcomes = bus.run(run(Path(folder), args))
-        except UnreadableSet as unreadable:
-            sys.exit(f"counterpoint bench triage: {unreadable}")
+    with bench_folder("triage") as folder:
+        outcomes = bus.run(run(folder, args))
     result = {"set": args.folder.name, **summary(outcomes)}
     if args.verbose:
         result["each"] = [

@@ -75,12 +75,10 @@ async def provision(
     given = {"user": user, "password": login} if isinstance(login, str) else login
     inbox_prefix = subjects.inbox_prefix(user).encode()
     client = await nats.connect(url, **given, inbox_prefix=inbox_prefix, connect_timeout=5, tls=tls)
-    await provision_by(client, consumers, streams_bytes)
+    await provision_by(client, consumers, streams_bytes=streams_bytes)
 
 
-async def provision_by(
-    client: Client, consumers: Sequence[ConsumerSpec] | None = None, streams_bytes: int = STREAMS_BYTES
-) -> None:
+async def provision_by(client: Client, consumers: Sequence[ConsumerSpec] | None = None, *, streams_bytes: int) -> None:
     """Provision through a connected client, and close it. Raises `Drift`."""
     try:
         js = client.jetstream(timeout=10)

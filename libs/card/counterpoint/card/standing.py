@@ -74,13 +74,13 @@ def searched(task: Task) -> CardSection:
 
 def _confidence(known: Confidence, task: Task, verbose: bool) -> Iterator[Line]:
     quoted = known.terms is not None and known.band == "low" and _is_quoted(task)
-    said = _BANDS.get(known.band, known.band)
+    confidence = _BANDS.get(known.band, known.band)
     if quoted:
-        said = f"{known.band}: the quoted section is probably right, but little else supports it"
+        confidence = f"{known.band}: the quoted section is probably right, but little else supports it"
     evidence: tuple[str, ...] = ()
     if task.kind != "question" and known.terms is not None:
         evidence = tuple(_evidence(known.terms, quoted))
-    yield "; ".join((said, ", ".join(evidence))) if evidence else said
+    yield "; ".join((confidence, ", ".join(evidence))) if evidence else confidence
     if not verbose:
         return
     yield f"{known.score:.2f}, {known.band}"

@@ -36,15 +36,14 @@ class ServerEvent:
 
 
 class ApiClient:
-    """A connection to the API as one principal. `transport` replaces the network in tests."""
+    """A connection to the API as one principal."""
 
-    def __init__(self, address: Address, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(self, address: Address) -> None:
         self.url = address.url
         self._client = httpx.Client(
             base_url=address.url,
             headers={"Authorization": f"Bearer {address.token}", "Accept": "application/json"},
             timeout=_TIMEOUT,
-            transport=transport,
             verify=address.verification(),
             trust_env=False,
         )

@@ -54,7 +54,7 @@ def follow_all(session: CommandSession, address: "Address", stopped: threading.E
         threading.Thread(target=follow_one, args=(project,), daemon=True).start()
 
     with ApiClient(address) as api:
-        watch_projects(api, set(), begin, stopped)
+        watch_projects(api, begin, stopped)
 
 
 def show(

@@ -23,8 +23,9 @@ def list_projects(api: "ApiClient") -> tuple[str, ...]:
     return (DEFAULT_PROJECT, *sorted(projects - {ALL, DEFAULT_PROJECT}))
 
 
-def watch_projects(api: "ApiClient", started: set[str], begin: Callable[[str], None], stopped: threading.Event) -> None:
-    """Call `begin` for each project not in `started`, now and as principals are created, until `stopped` is set."""
+def watch_projects(api: "ApiClient", begin: Callable[[str], None], stopped: threading.Event) -> None:
+    """Call `begin` once for each project, now and as principals are created, until `stopped` is set."""
+    started = set[str]()
     while not stopped.is_set():
         try:
             new = [project for project in list_projects(api) if project not in started]

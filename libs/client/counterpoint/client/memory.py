@@ -12,7 +12,7 @@ from counterpoint.proto.commands import Command, CommandReply, CommandRequest, I
 from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, ErrorCode, Permanent, Transient
 from counterpoint.proto.ids import derived_id
 from counterpoint.proto.incidents import PastIncident
-from counterpoint.proto.ingest import Document, Ingested, IngestReply, IngestRequest, Job, PutPart, PutReply
+from counterpoint.proto.ingest import Document, DocumentResult, IngestReply, IngestRequest, Job, PutPart, PutReply
 from counterpoint.proto.lessons import PastLesson
 from counterpoint.proto.memory import (
     Commit,
@@ -33,6 +33,7 @@ from counterpoint.proto.messages import PART_BYTES, Blob, Shape
 from counterpoint.proto.providers import Provider
 
 S = TypeVar("S")
+_INGEST_TIMEOUT_S = 120.0
 
 
 class Transport(Protocol):
@@ -216,16 +217,12 @@ class Memory:
         return reply
 
     async def ingest(
-        self, documents: Sequence[Document], timeout_s: float = 120.0, *, job: Job | None = None
-    ) -> tuple[Ingested, ...]:
+        self, documents: Sequence[Document], timeout_s: float = _INGEST_TIMEOUT_S, *, job: Job | None = None
+    ) -> tuple[DocumentResult, ...]:
         """Ingest documents; the content of a large one is uploaded first. Raises like `step`."""
         small = tuple([await self._upload_large(document) for document in documents])
         request = IngestRequest(origin=self.origin, documents=small, job=job)
-        raw = await self._transport(subjects.ingest(self._caller), _dump(request), timeout_s)
-        reply = IngestReply.model_validate_json(raw)
-        if reply.refusal is not None:
-            raise error_of(reply.refusal)
-        return reply.documents
+        return (await self._ingest(request, timeout_s)).documents
 
     async def bulk_import(
         self,
@@ -233,12 +230,14 @@ class Memory:
         incidents: Sequence[PastIncident] = (),
         providers: Sequence[Provider] = (),
         lessons: Sequence[PastLesson] = (),
-        timeout_s: float = 120.0,
     ) -> IngestReply:
         """Import past incidents, rows of the provider index and lessons. Raises like `step`."""
         request = IngestRequest(
             origin=self.origin, incidents=tuple(incidents), providers=tuple(providers), lessons=tuple(lessons)
         )
+        return await self._ingest(request, _INGEST_TIMEOUT_S)
+
+    async def _ingest(self, request: IngestRequest, timeout_s: float) -> IngestReply:
         raw = await self._transport(subjects.ingest(self._caller), _dump(request), timeout_s)
         reply = IngestReply.model_validate_json(raw)
         if reply.refusal is not None:

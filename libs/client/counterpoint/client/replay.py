@@ -200,8 +200,8 @@ class RecordedAnswers:
         given = self._delivery.requests[self._next]
         self._next += 1
         salt = bytes.fromhex(self._delivery.salt)
-        asked = [salted(query_digest(query), salt) for query in request.queries]
-        if asked != [answer.query for answer in given]:
+        digests = [salted(query_digest(query), salt) for query in request.queries]
+        if digests != [answer.query for answer in given]:
             raise ReplayStopped(f"asks for something else in request {self._next}: {_short(request)}")
         return QueryReply(found=tuple(answer.result for answer in given))
 

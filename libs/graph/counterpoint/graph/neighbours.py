@@ -40,7 +40,7 @@ def jobs_above(graph: LineageGraph, start: str, others: Mapping[str, Collection[
     )
 
 
-def jobs_below(graph: LineageGraph, node: Node, parents: Collection[str] = ()) -> frozenset[str]:
+def jobs_below(graph: LineageGraph, node: Node, parents: Collection[str]) -> frozenset[str]:
     """Return the jobs downstream of a node with these parents. The edges downstream of all must have been read."""
     part_of = [LineageEdge(kind=EdgeKind.PARENT, source=parent, target=node.ref) for parent in parents]
     reached = blast_radius(node, [*graph.edges, *part_of], {}, depth=MAX_DEPTH, limit=EDGES_LIMIT)

@@ -259,7 +259,7 @@ def _is_bearer(token: str) -> bool:
 
 
 def _is_aws_access_key(key: str) -> bool:
-    return not key.endswith("EXAMPLE")
+    return not key.endswith("EXAMPLE") and not is_masked(key)
 
 
 def _is_drawn(token: str) -> bool:

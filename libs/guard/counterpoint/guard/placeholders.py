@@ -61,7 +61,7 @@ _VALUE_CHARS_MAX = 256
 _SMALL_NUMBERS = frozenset(["", "0", "1", "2", "3", "4", "5", "00", "01", "02", "11", "12", "42", "99"])
 
 _SHAPE = re.compile(
-    r"(?:[$@%]\{|\$\(|\$[A-Za-z_]|\{\{|%\(|%[sd]\b|\{[A-Za-z_]*\}?$)"  # a variable, a template
+    r"(?:[$@%]\{|\\?\$\(|\$[A-Za-z_]|\{\{|%\(|%[sd]\b|\{[A-Za-z_]*\}?$)"  # a variable, a template
     r"|<[^<>]*>?$|<[^<>]*>[\w.:/-]{0,64}(?:<[^<>]*>)?$"  # a blank
     r"|[\[({]?[A-Za-z_][\w.]*[(\[]"  # a call or a lookup, or a list of them
     r"|[A-Za-z][A-Za-z0-9+.-]*://|(?:\.{0,2}/[\w.:#-]++){2,}/?$"  # a place

@@ -23,6 +23,7 @@ _LAUNCH = str(Path(__file__).with_name("launch.py"))
 _LOG_BYTES = 16 << 20
 _TAIL_BYTES = 4096
 _POLL_S = 0.02
+_LEFTOVERS_S = 5.0
 
 
 class ChildProcess(Protocol):
@@ -258,20 +259,20 @@ async def running(child: ProcessT) -> AsyncIterator[ProcessT]:
         await child.stop()
 
 
-async def stop_leftovers(state: StateFile, patience_s: float = 5.0) -> None:
-    """Stop processes of an earlier supervisor by their stop signals, and by SIGKILL after `patience_s` seconds."""
+async def stop_leftovers(state: StateFile) -> None:
+    """Stop processes of an earlier supervisor by their stop signals, and by SIGKILL after `_LEFTOVERS_S` seconds."""
     for name, left in state.children.items():
         if left.birth.is_alive():
             log.warning("orphan.swept", name=name, pid=left.birth.pid)
-            await _end(left.birth, left.death_signal, patience_s)
+            await _end(left.birth, left.death_signal)
         state.forget(name)
 
 
-async def _end(birth: ProcessIdentity, preferred: signal.Signals, patience_s: float) -> None:
+async def _end(birth: ProcessIdentity, preferred: signal.Signals) -> None:
     for number in (preferred, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.kill(birth.pid, number)
-        for _ in range(int(patience_s / _POLL_S)):
+        for _ in range(int(_LEFTOVERS_S / _POLL_S)):
             if not birth.is_alive():
                 _end_session(birth.pid)
                 return

@@ -112,10 +112,8 @@ def settings(data_dir: Path) -> dict[str, dict[str, Any]]:
 
 async def _waiting(endpoints: Endpoints) -> dict[str, tuple[str, ...] | None]:
     """Return the missing dependencies of each service, empty when ready; None for one that does not respond."""
-    stopped_supervisor = (
-        asyncio.to_thread(_missing, f"{service.health}/readyz") for service in endpoints.services.values()
-    )
-    return dict(zip(endpoints.services, await asyncio.gather(*stopped_supervisor), strict=True))
+    checks = (asyncio.to_thread(_missing, f"{service.health}/readyz") for service in endpoints.services.values())
+    return dict(zip(endpoints.services, await asyncio.gather(*checks), strict=True))
 
 
 def _missing(url: str) -> tuple[str, ...] | None:

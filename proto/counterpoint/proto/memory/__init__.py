@@ -14,7 +14,7 @@ from counterpoint.proto.memory.commit import (
 from counterpoint.proto.memory.health import CacheHealth, ConsumerHealth, Health, HealthReport, RecallHealth
 from counterpoint.proto.memory.operations import (
     Erase,
-    Erased,
+    ErasureResult,
     MemoryRadius,
     PreviewedRecord,
     Rebuild,
@@ -86,7 +86,7 @@ __all__ = [
     "Dependents",
     "EdgeWalk",
     "Erase",
-    "Erased",
+    "ErasureResult",
     "Explain",
     "Filter",
     "GatewayToken",

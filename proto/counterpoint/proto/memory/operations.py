@@ -129,7 +129,7 @@ class Erase(Shape):
     shown: bool = False
 
 
-class Erased(Erase):
+class ErasureResult(Erase):
     """The result of an erasure: records erased by store, and the number of records left that only read it."""
 
     state: Literal["erasing", "erased"]

@@ -24,9 +24,7 @@ _ORDER = {"edges": 0, "datasets": 1, "runs": 2, "jobs": 3}
 """Order of writes: records that other events of the same job change at once come last."""
 
 
-async def commit_for_event(
-    event: OpenLineageEvent, memory: Memory, limits: IncidentLimits, *, waited: bool = False
-) -> Commit:
+async def commit_for_event(event: OpenLineageEvent, memory: Memory, limits: IncidentLimits, *, waited: bool) -> Commit:
     """Build the commit of an event; writes of a very large one beyond `_BATCH` are applied in earlier steps.
 
     Raises `Conflict`, `Denied` or `Transient`.

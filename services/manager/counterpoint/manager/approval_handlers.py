@@ -81,7 +81,7 @@ class ApprovalDesk:
         if approval.decision is not None:
             return without_effect(history, f"the end of the time for an approval that {approval.decided_by} decided")
         if expired.state == "pending":
-            return approvals.remind(history, approval, memory.now)
+            return approvals.remind(approval, memory.now)
         return self._not_approved(memory, history, expired)
 
     async def _refused_call(
@@ -93,8 +93,8 @@ class ApprovalDesk:
         lifts = lifts_for(refused, await read_counted(memory, task))
         if not lifts:
             return None, ()
-        asked = history.spend.model_copy(update={"refused": None, "warnings": ()})
-        return approvals.held_call(refused, lifts), (put("spend", task.task_id, asked, existing=history.spend_item),)
+        spend = history.spend.model_copy(update={"refused": None, "warnings": ()})
+        return approvals.held_call(refused, lifts), (put("spend", task.task_id, spend, existing=history.spend_item),)
 
     async def _lift(self, memory: Memory, history: TaskHistory, approval: Approval) -> UpdateAndWrites:
         counted = await read_counted(memory, history.task)

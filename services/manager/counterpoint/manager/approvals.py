@@ -216,7 +216,7 @@ def drop(history: TaskHistory, approval: Approval | None, now: datetime) -> Task
     )
 
 
-def remind(history: TaskHistory, approval: Approval, now: datetime) -> TaskUpdate:
+def remind(approval: Approval, now: datetime) -> TaskUpdate:
     """Repeat the request of an approval that nobody has decided, if a reminder is due, and wait for the next one."""
     pending, number = _pending(approval), sum(at <= now for at in approval.remind_at)
     said = reminder_text(approval, number)

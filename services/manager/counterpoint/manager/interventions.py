@@ -45,9 +45,9 @@ def on_override(history: TaskHistory, message: TaskOverridden, now: datetime) ->
     reason = f"override by {override.by} ({override.by_kind}), {quantity(len(override.constraints), 'constraint')}"
     if dropped := max(0, len(constraints) - CONSTRAINTS_MAX):
         reason += f", the {dropped} oldest of the task no longer hold"
-    asked = ", at any confidence" if override.confidence_override else ""
+    waiver = ", at any confidence" if override.confidence_override else ""
     task = with_attempt(history.task, row, now, number, override=override, constraints=constraints[-CONSTRAINTS_MAX:])
-    return delegate_next(history, task, f"delegate attempt {number} under override", reason, f"{reason}{asked}")
+    return delegate_next(history, task, f"delegate attempt {number} under override", reason, f"{reason}{waiver}")
 
 
 def _taken_over(history: TaskHistory, override: OverrideGiven, now: datetime) -> TaskUpdate:
@@ -126,7 +126,7 @@ def on_cancellation(history: TaskHistory, message: CancelTask, now: datetime) ->
 
 
 def on_timer(
-    history: TaskHistory, message: TaskDue, now: datetime, limits: TaskLimits, failed_at: datetime | None = None
+    history: TaskHistory, message: TaskDue, now: datetime, limits: TaskLimits, failed_at: datetime | None
 ) -> TaskUpdate:
     """Return the update for a timer that is due. `failed_at`: the last failure of the incident.
 

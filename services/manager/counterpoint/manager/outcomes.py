@@ -237,9 +237,9 @@ def _with_question(findings: Findings, needs: tuple[Need, ...]) -> Findings:
 
 def _explained(task: Task) -> Task:
     """Return the task without the question for the cause."""
-    findings, asked = task.findings, _questions(task.needs)
+    findings, questions = task.findings, _questions(task.needs)
     if findings is not None:
-        steps = tuple(step for step in findings.next_steps if step not in asked)
+        steps = tuple(step for step in findings.next_steps if step not in questions)
         findings = findings.model_copy(update={"next_steps": steps})
     return task.model_copy(update={"needs": (), "findings": findings})
 

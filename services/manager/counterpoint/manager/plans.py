@@ -65,10 +65,10 @@ def note_of(task: Task, plan: PlanRecord, now: Time) -> PlanNote:
 
 def reported(note: PlanNote, outcome: str, remark: str | None, by: str, now: Time) -> PlanNote:
     """Return a note with an outcome that was reported after the end of its task."""
-    said = f"reported as {outcome} by {by}{f': {remark[:_REASON_CHARS]}' if remark else ''}"
+    report = f"reported as {outcome} by {by}{f': {remark[:_REASON_CHARS]}' if remark else ''}"
     first, _, rest = note.text.partition("\n")
     return note.model_copy(
-        update={"text": "\n".join(filter(None, (f"{first}; {said}", rest))), "outcome": outcome, "at": now}
+        update={"text": "\n".join(filter(None, (f"{first}; {report}", rest))), "outcome": outcome, "at": now}
     )
 
 

@@ -10,9 +10,9 @@ from counterpoint.proto.tasks import SubmitTask, Task, TaskRouted
 _REQUEST_FIELDS = SubmitTask.model_fields.keys() - {"task_id", "session_id", "project"}
 
 
-def first_attempt(message: TaskRouted, settings: EffectiveIncidentSettings | None = None) -> TaskUpdate:
+def first_attempt(message: TaskRouted, settings: EffectiveIncidentSettings) -> TaskUpdate:
     """Return the first attempt at a task that was routed, under the `settings` of its incidents."""
-    applied = settings if settings and message.task.kind == "troubleshoot" else EffectiveIncidentSettings()
+    applied = settings if message.task.kind == "troubleshoot" else EffectiveIncidentSettings()
     row = transition(SUBMITTED, WorkflowEvent.ROUTED)
     assert row is not None
     request = message.task

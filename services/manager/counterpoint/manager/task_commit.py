@@ -32,8 +32,8 @@ def task_commit(
     task_id: str,
     after: Sequence[str | None],
     history: TaskHistory | None = None,
-    writes: Sequence[Write] = (),
-    web: ActRule = "allow",
+    writes: Sequence[Write],
+    web: ActRule,
 ) -> Commit:
     """Build the commit of an update of the task of `history`, or of a new task.
 

@@ -42,7 +42,7 @@ async def on_tool_refused(memory: Memory, history: TaskHistory, policy: Approval
     if not lifts:
         return without_effect(history, "a refused call of a tool that no lift would cover"), ()
     approval = _approval(memory, task, refused, lifts, policy)
-    asked = {"tool_approval": approval.approval_id, "ask_again_at": approval.expires_at}
+    fields = {"tool_approval": approval.approval_id, "ask_again_at": approval.expires_at}
     update = TaskUpdate(
         steps=(ReasoningStep("approval", f"{approval.summary}; a person may lift the limit"),),
         decision="ask for approval: spend",
@@ -50,7 +50,7 @@ async def on_tool_refused(memory: Memory, history: TaskHistory, policy: Approval
         approvals=(approval,),
         reminder=_next_reminder(approval, memory.now),
     )
-    return update, (put("spend", task.task_id, spend.model_copy(update=asked), existing=history.spend_item),)
+    return update, (put("spend", task.task_id, spend.model_copy(update=fields), existing=history.spend_item),)
 
 
 async def on_tool_due(memory: Memory, history: TaskHistory, approval_id: str | None) -> TaskUpdate:
@@ -106,10 +106,10 @@ def _without_request(history: TaskHistory, writes: Sequence[Write]) -> tuple[Wri
 
 
 def _after_decision(approval: Approval, principal: str | None) -> TaskUpdate:
-    said = f"{approval.decided_by} lifted limits for the tools of {principal}"
+    reasoning = f"{approval.decided_by} lifted limits for the tools of {principal}"
     if approval.state != "applied":
-        said = f"approval {approval.approval_id} does not apply: {approval.reason}"
-    return TaskUpdate(steps=(ReasoningStep("approval", said),), decision=f"approval {approval.state}: spend")
+        reasoning = f"approval {approval.approval_id} does not apply: {approval.reason}"
+    return TaskUpdate(steps=(ReasoningStep("approval", reasoning),), decision=f"approval {approval.state}: spend")
 
 
 def _approval(

@@ -1,7 +1,6 @@
 """The right of principals to go on reading, checked anew while a stream is open."""
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -18,11 +17,9 @@ Key = tuple[str, str]
 class ReadRights:
     """Checks rights at most once in `cache_s` for a principal in a project, and anew after a principal was revoked."""
 
-    def __init__(
-        self, authenticator: Authenticator, cache_s: float, clock_s: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, authenticator: Authenticator, cache_s: float) -> None:
         self._authenticator = authenticator
-        self._checks: TTLCache[Key, tuple[int, asyncio.Task[Any]]] = TTLCache(_ENTRIES, cache_s, timer=clock_s)
+        self._checks: TTLCache[Key, tuple[int, asyncio.Task[Any]]] = TTLCache(_ENTRIES, cache_s)
 
     async def check(self, key: Key, read: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Return if the principal may read; `read` asks memory. Raises what it raises; only a success is kept."""

@@ -57,11 +57,11 @@ class _Items:
         """Check each item as the memory service does. Return milliseconds."""
         rules, took = policy(), []
         for token, expected, write in items:
-            asked = diode.AccessRequest("developer", PROJECT, expected.task, expected.message, datetime.now(UTC))
+            access = diode.AccessRequest("developer", PROJECT, expected.task, expected.message, datetime.now(UTC))
             began = time.thread_time()
-            grant = verify(self._keyring, token, (Access(write.store, "write"),), now=asked.now)
+            grant = verify(self._keyring, token, (Access(write.store, "write"),), now=access.now)
             label = max(rules.store_level(write.store), 1)
-            refused = diode.holder(grant, asked) or diode.write(
+            refused = diode.holder(grant, access) or diode.write(
                 rules, grant, write.store, "developer", expected.task, label
             )
             screening = Screening(rules, PLAIN)

@@ -80,9 +80,9 @@ async def _approve(bench: BenchStack, project: str, approval_id: str) -> None:
     memory = _client(bench, project, person.name)
     item = await memory.get(APPROVALS, approval_id)
     assert item is not None
-    asked = record(item, Approval)
-    decision = ApprovalDecision(decision="approved", artifact_sha256=asked.artifact_sha256)
-    after = asked.decided(decision, person.name, "person", utc_now())
+    approval = record(item, Approval)
+    decision = ApprovalDecision(decision="approved", artifact_sha256=approval.artifact_sha256)
+    after = approval.decided(decision, person.name, "person", utc_now())
     await memory.step(Commit(writes=(put(APPROVALS, approval_id, after, existing=item),)))
 
 
@@ -105,9 +105,9 @@ async def measure(folder: Path, size: SectionSize, report: BenchReport) -> None:
             wish = TakeBack(kind="quarantine", store="entities", id="source", reason="it is wrong")
             order = TakeBackMemory(id=new_id(), wish=wish)
             began = time.perf_counter()
-            asked = await _client(bench, project).command(order)
-            if asked.approval is not None:
-                await _approve(bench, project, asked.approval)
+            reply = await _client(bench, project).command(order)
+            if reply.approval is not None:
+                await _approve(bench, project, reply.approval)
                 person = _client(bench, project)
                 began = time.perf_counter()
                 await person.command(order)

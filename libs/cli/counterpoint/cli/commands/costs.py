@@ -38,17 +38,17 @@ def costs(
     if by not in GROUPS:
         raise UsageError(f"costs are grouped by {', '.join(GROUPS)}, not {by}")
     with session.connect() as api:
-        asked = {"by": by, "since": since, "until": until, "limit": min(limit, 1000)}
+        query = {"by": by, "since": since, "until": until, "limit": min(limit, 1000)}
         if by == "project" and not session.project:
-            report = _all_projects(api, asked, limit)
+            report = _all_projects(api, query, limit)
         else:
-            report = api.get("/v1/costs", project=session.project, **asked)
+            report = api.get("/v1/costs", project=session.project, **query)
     session.show(report, lambda: _shown(report))
 
 
-def _all_projects(api: "ApiClient", asked: dict[str, Any], limit: int) -> dict[str, Any]:
+def _all_projects(api: "ApiClient", query: dict[str, Any], limit: int) -> dict[str, Any]:
     """Return one report of all projects in use. A project without a call has no line."""
-    found = [api.get("/v1/costs", project=project, **asked) for project in list_projects(api)]
+    found = [api.get("/v1/costs", project=project, **query) for project in list_projects(api)]
     lines = sorted(
         (line for each in found for line in each["lines"]), key=lambda line: Decimal(line["usd"]), reverse=True
     )

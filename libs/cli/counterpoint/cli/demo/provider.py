@@ -44,9 +44,9 @@ def simulated_provider(reply: str | Callable[[str], str]) -> Iterator[SimulatedP
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             provider.requests += 1
-            asked = json.loads(body)
-            streams = asked.get("stream", False)
-            text = reply if isinstance(reply, str) else reply(str(asked["messages"][-1]["content"]))
+            request = json.loads(body)
+            streams = request.get("stream", False)
+            text = reply if isinstance(reply, str) else reply(str(request["messages"][-1]["content"]))
             completion = _completion(text, len(body))
             answer = (_events(completion) if streams else json.dumps(completion)).encode()
             self.send_response(200)

@@ -34,14 +34,14 @@ class DemoReceiver:
         wanted = {TaskProposed.TYPE, TaskCompleted.TYPE}
         with self.changed:
             self.changed.wait_for(lambda: wanted <= {event["type"] for event in self._of(project)}, _PATIENCE_S)
-            told = self._of(project)
-        for event in told:
+            events = self._of(project)
+        for event in events:
             name = event["type"].removeprefix("counterpoint.").removesuffix(".v1")
             transcript.show(f"  {event['time'][11:19]}  {name:<18} {event['subject']}")
         transcript.check(
-            "it was told of proposals and of the end", wanted <= {event["type"] for event in told}, told[-3:]
+            "it was told of proposals and of the end", wanted <= {event["type"] for event in events}, events[-3:]
         )
-        ids = Counter(event["id"] for event in told)
+        ids = Counter(event["id"] for event in events)
         transcript.check("it was told each event once", max(ids.values(), default=0) == 1, ids.most_common(3))
 
     def _of(self, project: str) -> list[dict[str, Any]]:

@@ -134,9 +134,9 @@ class DemoStage:
 
         return self._poll(description, check)
 
-    def wait_for_line(self, task: Task, description: str, condition: Callable[[list[Action]], bool]) -> None:
-        """Wait until the line of a task meets the condition."""
-        self._poll(description, lambda: condition(self.line(task)) or None)
+    def wait_for_evaluation(self, task: Task, condition: Callable[[list[Action]], bool]) -> None:
+        """Wait until the task was evaluated again: its line meets the condition."""
+        self._poll("the task to be evaluated again", lambda: condition(self.line(task)) or None)
 
     def _poll(self, description: str, check: Callable[[], T | None]) -> T:
         """Call `check` now and after each decision until it returns a value."""

@@ -212,7 +212,7 @@ class IncidentStory:
         )
         before = len(self.stage.line(task))
         self.stage.ingest("an unrelated document", [unknown.unrelated])
-        self.stage.wait_for_line(task, "the task to be evaluated again", lambda line: _assessed(line, before))
+        self.stage.wait_for_evaluation(task, lambda line: _assessed(line, before))
         still = self.stage.task(task)
         self.transcript.check(
             "the unrelated document does not resume the task",

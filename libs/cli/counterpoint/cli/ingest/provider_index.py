@@ -160,7 +160,7 @@ def _plain(name: str) -> str:
     return " ".join(re.findall(r"[a-z0-9]+", name.lower()))
 
 
-def build_index(folders: Sequence[Path], manual: Sequence[Provider] = ()) -> tuple[dict[str, Any], list[str]]:
+def build_index(folders: Sequence[Path], manual: Sequence[Provider]) -> tuple[dict[str, Any], list[str]]:
     """Return the content of the index file for the official packages in some folders, and notes about unreadable
     packages and names that two packages claim. A manual row stays unless its package was read."""
     rows, sources, notes = [], [], []

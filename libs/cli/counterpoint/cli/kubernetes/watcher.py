@@ -18,14 +18,14 @@ _REPORTED = 10_000
 _REFUSED_EVENT = frozenset({400, 409, 413, 422})
 """Answers that concern one event alone; with any other one the report is tried again, or ends the watcher."""
 
-Told = Callable[[dict[str, Any]], None]
+Show = Callable[[dict[str, Any]], None]
 Wait = Callable[[float], None]
 
 
 class EventWatcher:
     """Reports the warnings of a cluster to the API of a house.
 
-    `told` is called with the outcome of each report, `note` with what goes wrong, `wait` for a delay in seconds.
+    `show` is called with the outcome of each report, `note` with what goes wrong, `wait` for a delay in seconds.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class EventWatcher:
         project: str | None,
         name: str,
         count: int,
-        told: Told,
+        show: Show,
         note: Callable[[str], None],
         wait: Wait,
     ) -> None:
@@ -45,7 +45,7 @@ class EventWatcher:
         self._project = project
         self._name = name
         self._count = count
-        self._told = told
+        self._show = show
         self._note = note
         self._wait = wait
         self._reported: OrderedDict[str, None] = OrderedDict()
@@ -101,4 +101,4 @@ class EventWatcher:
         self._reported[sent["id"]] = None
         while len(self._reported) > _REPORTED:
             self._reported.popitem(last=False)
-        self._told({"event": sent["id"], "title": sent["data"]["title"], **reply})
+        self._show({"event": sent["id"], "title": sent["data"]["title"], **reply})

@@ -60,8 +60,8 @@ def other_model(report: ModelReport) -> list[str]:
         lines += ["", f"### {each.service}, leaf {each.leaf}", ""]
         lines += [f"{each.stopped}.", ""] if each.stopped else []
         if each.queries:
-            asked = quantity(each.queries, "read")
-            lines += [f"It made {asked} of its own, answered as of the last commit of the recorded delivery.", ""]
+            reads = quantity(each.queries, "read")
+            lines += [f"It made {reads} of its own, answered as of the last commit of the recorded delivery.", ""]
         lines += ["| | recorded | replayed |", "|---|---|---|"]
         pairs = zip_longest(each.recorded_decisions, each.replayed_decisions)
         lines += [f"| decision | {_one(was, 'none')} | {_one(now, 'none')} |" for was, now in pairs]

@@ -1,7 +1,6 @@
 """The packages that contain the small model and its runtime, and the folder that they are installed into."""
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,7 +64,7 @@ class ModelFolder:
         return self.model.exists() and (self.environment / "complete").exists()
 
 
-def model_folder(package: ModelPackage, environ: Mapping[str, str] = os.environ) -> ModelFolder:
+def model_folder(package: ModelPackage) -> ModelFolder:
     """Return the folder of a model, below `COUNTERPOINT_MODEL_CACHE_DIR` or `~/.cache/counterpoint/models`."""
-    cache = Path(environ.get(CACHE_DIR) or "~/.cache/counterpoint/models").expanduser()
+    cache = Path(os.environ.get(CACHE_DIR) or "~/.cache/counterpoint/models").expanduser()
     return ModelFolder(cache / package.name)

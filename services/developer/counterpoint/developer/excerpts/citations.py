@@ -7,6 +7,10 @@ from counterpoint.developer.excerpts.passages import Passage
 from counterpoint.developer.excerpts.relevance import Hit
 from counterpoint.proto.findings import Citation
 
+SPACE_MAX = 5
+"""Maximum characters between two passages of one text: line breaks and the indentation of the second. A heading is
+longer."""
+
 _TABLE_START = re.compile(r"\|[^\n]*\n[ \t]*+\|?[ \t]*+:?-[-:| \t]*(?:\n|$)")
 
 
@@ -40,37 +44,41 @@ def quotes_text(citations: Sequence[Citation]) -> str:
     """Return a text of numbered quotes and their references."""
     quotes = [
         f"{quote}{chr(10) if quote.endswith('```') else ' '}{''.join(f'[{number + 1}]' for number in numbers)}"
-        for quote, numbers in with_whole_tables(citations)
+        for quote, numbers in joined_quotes(citations)
     ]
     return "\n\n".join([*quotes, references(citations)])
 
 
-def with_whole_tables(citations: Sequence[Citation]) -> list[tuple[str, tuple[int, ...]]]:
-    """Return each quote with the index of its citation; the header and the rows of one table are one quote with
-    several."""
+def joined_quotes(citations: Sequence[Citation]) -> list[tuple[str, tuple[int, ...]]]:
+    """Return each quote with the indices of its citations. The parts of a text that was stored as consecutive passages
+    are one quote, and so are the header and the rows of a table."""
     quotes: list[tuple[str, tuple[int, ...]]] = []
     for n, citation in enumerate(citations):
-        if n and _goes_on(citations[n - 1], citation):
+        space = _space_between(citations[n - 1], citation) if n else None
+        if space is not None:
             quote, numbers = quotes.pop()
-            quotes.append((f"{quote}\n{citation.quote}", (*numbers, n)))
+            quotes.append((f"{quote}{space}{citation.quote}", (*numbers, n)))
         else:
             quotes.append((citation.quote, (n,)))
     return quotes
 
 
-def _goes_on(before: Citation, after: Citation) -> bool:
-    """Return whether a citation has further rows of the table with which the one before it ends."""
+def _space_between(before: Citation, after: Citation) -> str | None:
+    """Return the white space between two citations of one text, or rows of one table; None if they are separate."""
     if before.source_path != after.source_path or before.end > after.start:
-        return False
+        return None
+    space = after.start - before.end
+    if 0 < space <= SPACE_MAX and before.id != after.id:
+        return "\n\n" if space == len("\n\n") else "\n" + " " * (space - 1)
     in_table = before.quote.rpartition("\n")[2].lstrip().startswith("|") and after.quote.startswith("|")
-    return in_table and _TABLE_START.match(after.quote) is None
+    return "\n" if in_table and _TABLE_START.match(after.quote) is None else None
 
 
 def attributed_quotes(citations: Sequence[Citation]) -> list[str]:
     """Return numbered quotes; the first of consecutive ones of a document is preceded by its name."""
     parts: list[str] = []
     before = None
-    for quote, numbers in with_whole_tables(citations):
+    for quote, numbers in joined_quotes(citations):
         source = citations[numbers[0]].source_path
         label = "and" if source == before else f"{'See also' if parts else 'From'} {source}"
         parts += labelled_quote(label, quote, *(number + 1 for number in numbers))

@@ -19,6 +19,8 @@ HALF = 0.5
 """Minimum share of the question's words in a row that answers it alone."""
 ASKED_WORDS_MIN, PROHIBITED_SHARE_MIN = 2, 0.3
 """Minimum number and share of the question's words in a prohibition of what it asks about."""
+NARROWER = 0.5
+"""Minimum of that share relative to the block with most of these words."""
 LISTED = frozenset({"step", "item", "term", "row", "code"})
 
 _PROHIBITS = re.compile(
@@ -189,7 +191,9 @@ def with_prohibition_ahead(terms: QuestionTerms, one: Excerpt) -> Excerpt:
     if not terms.permission or one.clip is not None or not about:
         return one
     best = max(about, key=lambda n: (terms.share(words[n]), -n))
-    return replace(one, ahead=best) if terms.share(words[best]) >= PROHIBITED_SHARE_MIN else one
+    most = max(terms.share(terms.words_in(units[n].text)) for n in one.units)
+    enough = max(PROHIBITED_SHARE_MIN, NARROWER * most)
+    return replace(one, ahead=best) if terms.share(words[best]) >= enough else one
 
 
 def _clip(terms: QuestionTerms, unit: Unit, budget: int) -> tuple[int, int]:

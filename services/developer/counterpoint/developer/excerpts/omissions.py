@@ -42,10 +42,11 @@ def _has_kind(terms: QuestionTerms, excerpts: Sequence[Excerpt]) -> bool:
 
 def _omits_subject(terms: QuestionTerms, compared: Sequence[Section], source: str) -> bool:
     """Return whether the question names the subject of a document by a word that no section of this one has, such as
-    the name of another system. The words that ask for an owner or a value name none, and a translation neither."""
+    the name of another system. Everyday words, those that ask for an owner or a value, and translations name none."""
     text = OWNERSHIP.sub(" ", terms.kind.asks.sub(" ", terms.text) if terms.kind else terms.text)
     literal = content_words(text) | terms.worth.keys()
     named = {word for one in compared for word in terms.matching(one.subject & literal)} & terms.words_in(text)
+    named -= terms.everyday
     own = [one for one in compared if one.source == source]
     return not named <= {word for each in own for word in terms.matching(each.words | each.subject)}
 

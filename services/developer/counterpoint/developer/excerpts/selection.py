@@ -13,7 +13,15 @@ from counterpoint.developer.excerpts.likelihood import likelihood_model
 from counterpoint.developer.excerpts.omissions import omits
 from counterpoint.developer.excerpts.relevance import Grade, Hit
 from counterpoint.developer.excerpts.sections import Section, mostly_documents, remedies_of, sections
-from counterpoint.developer.language.codes import COMMON, alert_in, alert_of, first_code_in, is_alert, messages_quoted
+from counterpoint.developer.language.codes import (
+    COMMON,
+    alert_in,
+    alert_of,
+    first_code_in,
+    is_alert,
+    messages_quoted,
+    messages_shown,
+)
 from counterpoint.developer.language.exact_forms import exact
 from counterpoint.developer.language.question_terms import QuestionTerms, digits, question_terms, words_of
 from counterpoint.proto.findings import Citation
@@ -106,7 +114,7 @@ def rank_sections(
     nearest = max((hit.features.cosine for section in compared for hit in section.found_hits), default=0.0)
     forms = {form for form in exact(terms.text) if len(form) >= EXACT_CHARS_MIN}
     codes = _distinguishing(terms.codes, compared)
-    messages = _distinguishing_messages(terms.text, compared) if failure else [None] * len(compared)
+    messages = _distinguishing_messages(terms.text, compared, codes) if failure else [None] * len(compared)
     made = [
         _candidate(terms, section, nearest, forms, codes, message, failure)
         for section, message in zip(compared, messages, strict=True)
@@ -121,11 +129,15 @@ def _distinguishing(codes: Sequence[str], compared: Sequence[Section]) -> tuple[
     return tuple(sorted((code for code in codes if counts[code] < COMMON), key=lambda code: counts[code]))
 
 
-def _distinguishing_messages(failure: str, compared: Sequence[Section]) -> list[str | None]:
-    """Return the longest message of the failure that each section quotes, if few of the sections do."""
-    quoted = [messages_quoted(f"{section.headings}\n{section.text}", failure) for section in compared]
-    counts = Counter(message for each in quoted for message in each)
-    return [max((one for one in each if counts[one] < COMMON), key=len, default=None) for each in quoted]
+def _distinguishing_messages(failure: str, compared: Sequence[Section], codes: tuple[str, ...]) -> list[str | None]:
+    """Return the longest message of the failure that each section quotes, if few of the sections do; if none quotes
+    one or has one of the codes, the longest that each shows."""
+    texts = [f"{section.headings}\n{section.text}" for section in compared]
+    found = [messages_quoted(text, failure) for text in texts]
+    if not any(found) and all(first_code_in(codes, text) is None for text in texts):
+        found = [messages_shown(text, failure) for text in texts]
+    counts = Counter(message for each in found for message in each)
+    return [max((one for one in each if counts[one] < COMMON), key=len, default=None) for each in found]
 
 
 def _candidate(

@@ -27,6 +27,9 @@ _ADMONITION = frozenset(
 _CODE = frozenset(("code", "code-block", "sourcecode", "parsed-literal", "prompt", "console"))
 _FRONT = re.compile(r"---[ \t]*\r?\n(?=[\w-]+[ \t]*:)(?:[^\n]*\n)*?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
 _COMMENT = re.compile(r"<!--.*?-->\s*$")
+_LINK_DEFINITION = re.compile(
+    r"^\[[^\[\]\n]+\]:[ \t]*(?:<[^<>\n]*>|(?:https?://|\.{0,2}/|#|mailto:)\S*)[^\n]*$", re.MULTILINE
+)
 _LINK = re.compile(r"!?\[[^\[\]]*\]\([^()\s]*\)|</?[a-z][^<>]*>", re.IGNORECASE)
 _WORD = re.compile(r"\w")
 
@@ -281,7 +284,7 @@ class _Reader:
 
     def _add(self, kind: UnitKind, start: int, end: int, indent: int) -> None:
         body = self._text[start:end]
-        if kind in ("paragraph", "item", "row") and not _WORD.search(_LINK.sub("", body)):
+        if kind in ("paragraph", "item", "row") and not _WORD.search(_LINK.sub("", _LINK_DEFINITION.sub("", body))):
             kind = "markup"
         lead = len(body) - len(body.lstrip())
         self._found.append(Unit(kind, start + lead, start + len(body.rstrip()), body.strip(), indent))

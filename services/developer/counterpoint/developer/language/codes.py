@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Set
+from functools import lru_cache
 
 from counterpoint.proto.signature import signature
 
@@ -25,6 +26,10 @@ _GENERIC = frozenset(("error", "exception", "failure", "fault", "warning", "time
 _QUOTED = re.compile(r"\"([^\"\n]{12,200})\"|“([^”\n]{12,200})”|`([^`\n]{12,200})`")
 _QUOTED_WORDS_MIN = 3
 """Minimum words of a quoted message; two ("compilation error") are in many errors."""
+_LINE_WORDS_MIN, _LINE_CHARS_MAX, _LINES_MAX, _TAILS_MAX = 4, 400, 30, 4
+"""Minimum words and maximum characters of a line of a failure that is a message, the maximum number of such lines, and
+of parts after a colon of each."""
+_COLON, _DIGITS = re.compile(r": "), re.compile(r"\d+")
 _MESSAGE_WORD = re.compile(r"(?<!\S)[^\W\d_]{2,}(?!\w)")
 _ALERT_LINE = re.compile(
     r"^[ \t]*(?:\[[\w:]{1,40}\][ \t]?)?([A-Za-z][A-Za-z0-9]+)(?=:| critical\b| warning\b)", re.MULTILINE
@@ -95,6 +100,27 @@ def messages_quoted(text: str, failure: str) -> frozenset[str]:
     """Return the messages of several words that a text quotes and that the failure contains literally."""
     wanted = " ".join(failure.split()).casefold()
     quoted = (" ".join(next(filter(None, match.groups())).split()).casefold() for match in _QUOTED.finditer(text))
-    return frozenset(
-        each for each in quoted if len(_MESSAGE_WORD.findall(each)) >= _QUOTED_WORDS_MIN and each in wanted
-    )
+    return frozenset(each for each in quoted if _word_count(each) >= _QUOTED_WORDS_MIN and each in wanted)
+
+
+def messages_shown(text: str, failure: str) -> frozenset[str]:
+    """Return the lines of a failure, and what follows a colon in them, that a text contains with any numbers."""
+    shown = _masked(text)
+    return frozenset(each for each in _lines_of(failure) if _masked(each) in shown)
+
+
+@lru_cache(maxsize=16)
+def _lines_of(failure: str) -> tuple[str, ...]:
+    """Return the messages of a failure: its first long lines, and what follows each colon in them."""
+    lines = dict.fromkeys(" ".join(line.split()) for line in failure.splitlines() if len(line) <= _LINE_CHARS_MAX)
+    messages = [line for line in lines if _word_count(line) >= _LINE_WORDS_MIN][:_LINES_MAX]
+    tails = (line[colon.end() :] for line in messages for colon in [*_COLON.finditer(line)][:_TAILS_MAX])
+    return tuple(each for each in (*messages, *tails) if _word_count(each) >= _LINE_WORDS_MIN)
+
+
+def _word_count(message: str) -> int:
+    return len(_MESSAGE_WORD.findall(message))
+
+
+def _masked(text: str) -> str:
+    return _DIGITS.sub("#", " ".join(text.split())).casefold()

@@ -61,7 +61,12 @@ _MOST = 64
 _SHARED_WORDS = frozenset(
     ("am", "an", "also", "bin", "da", "den", "des", "die", "in", "so", "war", "was", "man", "oder", "index", "alarm",
      "parallel", "version", "server", "name", "minute", "problem", "variable", "probe", "er", "hat", "um", "ja", "du",
-     "alle", "als", "testen", "pro", "hin", "dir", "deren", "halt", "fast", "rein", "will", "ab")
+     "alle", "als", "testen", "pro", "hin", "dir", "deren", "halt", "fast", "rein", "will", "ab", "system", "software",
+     "standard", "post", "link", "filter", "tag", "normal", "rest", "position", "terminal", "alt", "fall", "falls",
+     "alternative", "container", "transport", "minimal", "maximal", "signal", "hand", "symbol", "brand", "revision",
+     "plan", "pause", "pin", "reserve", "personal", "warm", "stand", "rand", "material", "extern", "dialog", "brief",
+     "analyse", "partner", "diagnose", "palette", "student", "virus", "turbine", "ton", "tor", "rat", "tot", "lack",
+     "wand", "serie", "station", "kai")
 )  # fmt: skip
 """Words of the list that are also English."""
 
@@ -143,6 +148,11 @@ def is_everyday(word: str) -> bool:
 def known_stems() -> frozenset[str]:
     """Return the stems of the translated words."""
     return frozenset(_words()[1])
+
+
+def is_listed(word: str) -> bool:
+    """Return whether a lower-case word, or a form of it, has a translation of its own."""
+    return stem(word) in _words()[1]
 
 
 def stop_word(word: str) -> bool:

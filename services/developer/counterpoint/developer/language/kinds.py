@@ -50,9 +50,23 @@ KINDS = (
         (r"\b(?:who|which|what|where|when|how (?:many|much))\b[^.?!]{0,200}\b(?:right now|at the moment|tonight"
          r"|this (?:very )?(?:minute|moment)|most recently|(?:the )?last time)\b",
          r"\bwhen did (?:we|somebody|anybody|you)\b",
+         r"\bwho\b[^?!\n]{0,60}\b(?:on[- ]call|on duty|on shift)\b[^?!\n]{0,60}"
+         r"\b(?:now|today|tomorrow|(?:this|next) (?:week|weekend|month|shift))\b",
+         r"\bwer\b[^?!\n]{0,60}\b(?:bereitschaft|dienst)\b[^?!\n]{0,60}"
+         r"\b(?:jetzt|heute|morgen|(?:diese|nächste)[ns]? (?:woche|wochenende|monat|schicht))\b",
+         r"\bwer\b[^?!\n]{0,60}\b(?:jetzt|heute|morgen|(?:diese|nächste)[ns]? (?:woche|wochenende|monat|schicht))\b"
+         r"[^?!\n]{0,60}\b(?:bereitschaft|dienst)\b",
          r"\b(?:wer|welche\w?|was|wo|wann|wie ?viele?)\b[^.?!]{0,200}\b(?:gerade|derzeit|momentan|zurzeit"
          r"|heute nacht|zuletzt|das letzte mal)\b"),
         (r"(?!)",), strict=True,
+    ),
+    _kind(
+        "phone",
+        (r"\b(?:phone|telephone|mobile|pager|hotline)(?: |-)?(?:number|no\b|extension)",
+         r"\b(?:telefon|handy|mobil|ruf|pager|hotline)(?:-)?nummer\b|\bdurchwahl\b"),
+        (r"(?<![\w.])\+?\d(?:[ ()/.-]{0,2}\d){4,}(?![\w.]\d)",
+         r"\b(?:ext(?:ension)?|durchwahl|dial|call)\b\W{0,3}\d{2,}"),
+        strict=True,
     ),
     _kind(
         "contact",
@@ -107,9 +121,9 @@ KINDS = (
     _kind(
         "duration",
         (r"\bhow (?:often|soon|old)\b", r"\bhow many (?:seconds|minutes|hours|days|weeks|months)\b",
-         r"\b(?:timeout|ttl|interval|retention)\b", r"\bwie oft\b",
+         r"\b(?:timeout|ttl|interval|retention)\b", r"\bwie (?:oft|bald)\b",
          r"\bwie viele (?:sekunden|minuten|stunden|tage|wochen)"),
-        (rf"\b\d[\d.,]{{0,30}}\s?-?{_PERIOD}\b",
+        (rf"\b\d[\d.,]{{0,30}}\s?-?{_PERIOD}\b", rf"\b{_SPELLED_PERIOD}\b",
          rf"\b(?:once|twice|times|einmal|zweimal|mal) (?:per|an?|every|pro|je) {_PERIOD}\b",
          r"\b(?:hourly|daily|weekly|monthly|nightly|every|immediately|never|täglich|stündlich|wöchentlich|nächtlich)\b",
          r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days|(?:mon|diens|donners|frei|sams|sonn)tags|mittwochs)\b",
@@ -131,7 +145,9 @@ KINDS = (
     _kind(
         "time",
         (r"\b(?:when|what time|wann|um wie viel uhr)\b",),
-        (r"\b\d{1,2}[:.]\d\d\b", r"\b(?:after|before|if|when|once|daily|nightly|wenn|nach|vor|täglich)\b"),
+        (r"\b\d{1,2}[:.]\d\d\b", r"\b\d{1,2} ?(?:[ap]\.?m\b|uhr\b|o'clock\b)",
+         r"\b(?:noon|midnight|mittags?|mitternachts?)\b",
+         r"\b(?:after|before|if|when|once|daily|nightly|wenn|nach|vor|täglich)\b"),
     ),
 )  # fmt: skip
 PERMISSION = re.compile(

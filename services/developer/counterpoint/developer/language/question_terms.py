@@ -15,6 +15,7 @@ from counterpoint.developer.language.german import (
     german_sequence,
     is_everyday,
     is_german,
+    is_listed,
     known_stems,
     restarts,
     stem,
@@ -137,19 +138,20 @@ def _german_terms(question: str, found: Set[str]) -> tuple[dict[str, frozenset[s
     """Return the words of a German question with their forms, and those that are everyday words.
 
     Forms are the stem, the translations, and the compounds with the word among those `found`. A compound that is not
-    found stands for its parts, if one is found and the other known.
+    found, and has no translation of its own, stands for its parts, if both are known and one is found.
     """
     synonyms, everyday = dict[str, frozenset[str]](), set[str]()
     for word in german_sequence(question):
+        own = frozenset({stem(word), *content_words(word)})
         english = content_words(" ".join(translations(word)))
-        forms = frozenset({stem(word), *content_words(word), *english})
-        pair = parts(word, found | known_stems()) if forms.isdisjoint(found) else ()
+        pair = parts(word, found | known_stems()) if own.isdisjoint(found) and not is_listed(word) else ()
+        halves = {part: frozenset({part, *content_words(" ".join(english_words(part)))}) for part in pair}
         if english <= everyday_stems() if english_words(word) else is_everyday(word):
             everyday.add(stem(word))
-        if not found.isdisjoint(pair):
-            synonyms |= {part: frozenset({part, *synonyms.get(part, ())}) for part in pair}
+        if not found.isdisjoint(frozenset().union(*halves.values())):
+            synonyms |= {part: forms | synonyms.get(part, frozenset()) for part, forms in halves.items()}
         elif content_words(word):
-            synonyms[stem(word)] = forms
+            synonyms[stem(word)] = own | english
     names = {form for word in _JOINED.findall(question) for form in content_words(word)}
     synonyms |= {form: frozenset({form}) for form in names}
     for word, compounds in compounds_with(synonyms.keys(), found, found | known_stems() | synonyms.keys()).items():

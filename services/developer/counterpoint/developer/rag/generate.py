@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from counterpoint.developer.evidence.owners import names_subject, owner_sentence
 from counterpoint.developer.excerpts.answers import QuestionHits
-from counterpoint.developer.excerpts.citations import cite, references, with_whole_tables
+from counterpoint.developer.excerpts.citations import cite, joined_quotes, references
 from counterpoint.developer.excerpts.passages import Passage, passages, sentences
 from counterpoint.developer.excerpts.relevance import Curve, Hit
 from counterpoint.developer.language.exact_forms import exact, words_of
@@ -186,7 +186,7 @@ def _gap(draft: Draft, before: str, line: str) -> str:
 
 
 def _quote_draft(citations: tuple[Citation, ...], by: str) -> Draft:
-    sentences = tuple(Sentence(text=text, rests_on=numbers) for text, numbers in with_whole_tables(citations))
+    sentences = tuple(Sentence(text=text, rests_on=numbers) for text, numbers in joined_quotes(citations))
     return Draft(sentences=sentences, citations=citations, by=by)
 
 

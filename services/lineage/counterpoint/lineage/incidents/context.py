@@ -230,7 +230,7 @@ def context_queries(
 
 
 async def failure_context(
-    batcher: QueryBatcher, failed: FailedRun, extra_edges: Sequence[LineageEdge] = ()
+    batcher: QueryBatcher, failed: FailedRun, extra_edges: Sequence[LineageEdge]
 ) -> tuple[IncidentContext, tuple[RunRecord, ...], bool]:
     """Read the context of a failure, the completed runs that may resolve it, and whether its job has parts.
 

@@ -49,7 +49,7 @@ def run_differences(before: RunRecord, after: RunRecord) -> list[RunDifference]:
 
 
 def upstream_differences(
-    since: datetime, failed_at: datetime, producers: Mapping[str, Sequence[JobRecord]], flow: str | None = None
+    since: datetime, failed_at: datetime, producers: Mapping[str, Sequence[JobRecord]], flow: str | None
 ) -> list[RunDifference]:
     """Return failed and missing updates of the inputs since a time; `producers` are jobs by the dataset they write.
 

@@ -151,7 +151,7 @@ class LedgerCommits:
         if request.grant.task is None:
             spend = spend.of_job(request.grant.budget, self._job_tokens.get(request.scope))
         tool_of = calling_agent(request.grant) if TaskDue.TYPE in request.grant.sends else None
-        spending = Spending(request.scope, spend, found.spend, found.limited, tool_of)
+        spending = Spending(request.scope, spend, found.spend, found.limited, tool_of, utc_now())
         outcomes, writes = list[ModelCallRecord | Exception](), dict[str, Write]()
         for each in group:
             if each.call_id in found.calls or each.call_id in writes:

@@ -9,7 +9,6 @@ from counterpoint.manager.gateway.limited_spending import LimitedSpending
 from counterpoint.proto.approvals import RefusedCall
 from counterpoint.proto.errors import Denied
 from counterpoint.proto.memory import Item, Outgoing, Write
-from counterpoint.proto.messages import utc_now
 from counterpoint.proto.tasks import TaskDue
 
 
@@ -23,8 +22,8 @@ class Spending:
         spend: SpendRecord,
         item: Item | None,
         limited: Sequence[LimitedSpending],
-        principal: str | None = None,
-        now: datetime | None = None,
+        principal: str | None,
+        now: datetime,
     ) -> None:
         self._scope = scope
         self._spend = spend
@@ -33,7 +32,7 @@ class Spending:
         self._spent = [spent for _, spent, _ in limited]
         self._of_task = spend.task_id is not None
         self._principal = principal
-        self._now = now or utc_now()
+        self._now = now
         self._is_refused = self._is_reserved = False
 
     def reserve(self, estimate: CallUsage, *, deferrable: bool) -> None:

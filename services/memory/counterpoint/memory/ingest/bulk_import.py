@@ -29,7 +29,7 @@ from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.ids import derived_id
 from counterpoint.proto.incidents import PastIncident
-from counterpoint.proto.ingest import Recorded
+from counterpoint.proto.ingest import RecordResult
 from counterpoint.proto.lessons import PastLesson
 from counterpoint.proto.memory import Origin, Write
 from counterpoint.proto.principals import Principal
@@ -82,7 +82,7 @@ class BulkImport:
 
     async def incidents(
         self, origin: Origin, integrity: int, incidents: Sequence[PastIncident]
-    ) -> tuple[Recorded, ...]:
+    ) -> tuple[RecordResult, ...]:
         """Import past incidents as reported attempts; return the result of each. Raises `Conflict` and `Transient`."""
         attempts = [(incident_id(one), attempt_of(one, origin.project)) for one in incidents]
         bodies = [(known, attempt.model_dump(mode="json", exclude_none=True)) for known, attempt in attempts]
@@ -91,14 +91,14 @@ class BulkImport:
 
     async def lessons(
         self, origin: Origin, integrity: int, importer: Principal, lessons: Sequence[PastLesson]
-    ) -> tuple[Recorded, ...]:
+    ) -> tuple[RecordResult, ...]:
         """Import the attempts of lessons under the importer's name; return the result of each, in order.
 
         Nothing is replaced: an attempt that is known with other content is refused. Raises `Conflict` and `Transient`.
         """
         planned = [one for lesson in lessons for one in imported_attempts(lesson, origin.project, importer, integrity)]
         fields = (*self._policy.stores[ATTEMPTS].text, *_WRITTEN_FIELDS)
-        results: dict[str, Recorded] = {}
+        results: dict[str, RecordResult] = {}
         for level in sorted({one.integrity for one in planned}):
             part = [one for one in planned if one.integrity == level]
             bodies = [(one.attempt.attempt_id, one.attempt.model_dump(mode="json", exclude_none=True)) for one in part]
@@ -107,20 +107,22 @@ class BulkImport:
             results |= {one.attempt.attempt_id: result for one, result in zip(part, recorded, strict=True)}
         return tuple(results[one.attempt.attempt_id] for one in planned)
 
-    async def providers(self, origin: Origin, integrity: int, providers: Sequence[Provider]) -> tuple[Recorded, ...]:
+    async def providers(
+        self, origin: Origin, integrity: int, providers: Sequence[Provider]
+    ) -> tuple[RecordResult, ...]:
         """Import provider rows, one per package and project; return the result of each. Raises `Conflict` and
         `Transient`."""
         bodies = [(one.package, one.model_dump(mode="json", exclude_none=True)) for one in providers]
         return await self._write(origin, _Batch(PROVIDERS, integrity, bodies, self._policy.stores[PROVIDERS].text))
 
-    async def _write(self, origin: Origin, batch: _Batch) -> tuple[Recorded, ...]:
+    async def _write(self, origin: Origin, batch: _Batch) -> tuple[RecordResult, ...]:
         if not batch.bodies:
             return ()
         lock = self._locks.setdefault((origin.project, batch.store), asyncio.Lock())
         async with lock:
             return await retry_on_conflict(partial(self._write_once, origin, batch), _RETRIES)
 
-    async def _write_once(self, origin: Origin, batch: _Batch) -> tuple[Recorded, ...]:
+    async def _write_once(self, origin: Origin, batch: _Batch) -> tuple[RecordResult, ...]:
         store, originals = batch.store, batch.originals
         screen = await self._releases.of(origin.project)
         label = self._policy.store_level(store)
@@ -131,7 +133,7 @@ class BulkImport:
         )
         ids = [one.id for one in planned]
         known = await self._stored(origin.project, store, [*ids, *(originals or {}).values()])
-        results: list[Recorded] = []
+        results: list[RecordResult] = []
         writes: dict[str, Write] = {}
         for one in planned:
             version, body = known.get(one.id, (0, None))
@@ -146,7 +148,7 @@ class BulkImport:
             else:
                 status = "added" if body is None else "replaced"
                 writes[one.id] = Write(store=store, id=one.id, body=one.body, expect=version)
-            results.append(Recorded(id=one.id, status=status, problem=one.problem))
+            results.append(RecordResult(id=one.id, status=status, problem=one.problem))
         ordered = list(writes.values())
         for start in range(0, len(ordered), STEP_WRITES):
             await self._step(origin, batch.integrity, ordered[start : start + STEP_WRITES], screen)

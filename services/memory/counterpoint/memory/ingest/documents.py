@@ -36,7 +36,7 @@ from counterpoint.memory.record.stamps import UNTRUSTED, VOUCHED, Provenance
 from counterpoint.proto import ids
 from counterpoint.proto.errors import Conflict, CounterpointError, ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.ids import derived_id, new_id
-from counterpoint.proto.ingest import TITLE_CHARS, Document, Ingested, Job, JobProgress
+from counterpoint.proto.ingest import TITLE_CHARS, Document, DocumentResult, Job, JobProgress
 from counterpoint.proto.memory import Commit, Origin, Write
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class Ingest:
 
     async def documents(
         self, origin: Origin, integrity: int, documents: Sequence[Document], job: Job | None = None
-    ) -> tuple[Ingested, ...]:
+    ) -> tuple[DocumentResult, ...]:
         """Ingest documents; return the result of each. A refused one does not stop the others. Raises `Transient`.
 
         Documents are embedded and written concurrently; those of one source stay in their order.
@@ -96,7 +96,7 @@ class Ingest:
             await self._update_job(origin, integrity, job, results)
         return results
 
-    async def derived(self, origin: Origin, memories: ReadSet, document: Document) -> Ingested:
+    async def derived(self, origin: Origin, memories: ReadSet, document: Document) -> DocumentResult:
         """Ingest a document that is derived from a record, unless its source was ingested by somebody else.
 
         Return the result, `refused` for one that may not be stored. Raises `Transient`.
@@ -107,12 +107,12 @@ class Ingest:
                 known = await self._stored(origin.project, document_id)
                 before = known.get(("documents", document_id), StoredRecord()).body
                 if before is not None and "plan" not in before.get("metadata", {}):
-                    return Ingested(source=document.source, document_id=document_id, status="unchanged")
+                    return DocumentResult(source=document.source, document_id=document_id, status="unchanged")
                 vouched = memories.provenance.integrity
                 return await retry_on_conflict(partial(self._replace, origin, vouched, document, memories), _RETRIES)
         except Permanent as error:
             problem = "; ".join(f"{p.field} {p.problem}" for p in error.problems) or error.code
-            return Ingested(source=document.source, status="refused", problem=problem)
+            return DocumentResult(source=document.source, status="refused", problem=problem)
 
     async def delete_orphans(self) -> None:
         """Delete the chunks of documents that have no record, left by a killed process. To be called when commits can
@@ -139,7 +139,7 @@ class Ingest:
                 await self._apply_deletions(origin, VOUCHED, differences(known, {}))
                 log.info("document.orphan_deleted", document_id=document_id)
 
-    async def _document(self, origin: Origin, integrity: int, document: Document) -> Ingested:
+    async def _document(self, origin: Origin, integrity: int, document: Document) -> DocumentResult:
         try:
             async with self._lock(origin.project, document.source):
                 replace = partial(self._replace, origin, integrity, document)
@@ -154,7 +154,7 @@ class Ingest:
             raise Transient(f"{document.source} is being ingested by another request") from error
         except Permanent as error:
             problem = "; ".join(f"{p.field} {p.problem}" for p in error.problems) or error.code
-            return Ingested(source=document.source, status="refused", problem=problem)
+            return DocumentResult(source=document.source, status="refused", problem=problem)
 
     async def _replace(
         self,
@@ -163,7 +163,7 @@ class Ingest:
         document: Document,
         memories: ReadSet = NOTHING_READ,
         apart: bool = True,
-    ) -> Ingested:
+    ) -> DocumentResult:
         document_id = ids.document_id(document.source)
         integrity = UNTRUSTED if document.untrusted else integrity
         if document.gone:
@@ -172,7 +172,7 @@ class Ingest:
         known = await self._stored(origin.project, document_id)
         writes = await asyncio.to_thread(differences, known, pieces.chunks)
         before = known.get(("documents", document_id), StoredRecord())
-        result = Ingested(
+        result = DocumentResult(
             source=document.source,
             document_id=document_id,
             status="quarantined" if pieces.quarantined else "added" if before.body is None else "replaced",
@@ -190,11 +190,11 @@ class Ingest:
         log.info("document.ingested", document_id=document_id, chunks=len(pieces.chunks), embedded=embedded)
         return result.model_copy(update={"embedded": embedded})
 
-    async def _delete(self, origin: Origin, integrity: int, document: Document, document_id: str) -> Ingested:
+    async def _delete(self, origin: Origin, integrity: int, document: Document, document_id: str) -> DocumentResult:
         """Delete a document and its chunks, unless the source was found elsewhere since. Its record is deleted last."""
         known = await self._stored(origin.project, document_id)
         before = known.get(("documents", document_id), StoredRecord())
-        result = Ingested(source=document.source, document_id=document_id, status="unchanged")
+        result = DocumentResult(source=document.source, document_id=document_id, status="unchanged")
         if before.body is None or before.body.get("root") != document.root:
             return result
         record = Write(store="documents", id=document_id, body=None, expect=before.version)
@@ -210,7 +210,7 @@ class Ingest:
     def _lock(self, project: str, what: str) -> asyncio.Lock:
         return self._locks.setdefault((project, what), asyncio.Lock())
 
-    async def _update_job(self, origin: Origin, integrity: int, job: Job, results: Sequence[Ingested]) -> None:
+    async def _update_job(self, origin: Origin, integrity: int, job: Job, results: Sequence[DocumentResult]) -> None:
         """Update the progress of a job; documents that were sent again count once."""
         async with self._lock(origin.project, f"job {job.job_id}"):
             async with self._database.reading(origin.project) as connection:
@@ -299,13 +299,13 @@ def own_plan(
     )
 
 
-def _result_of(outcome: Ingested | BaseException) -> Ingested:
+def _result_of(outcome: DocumentResult | BaseException) -> DocumentResult:
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome
 
 
-def updated_job(known: dict[str, Any] | None, job: Job, results: Sequence[Ingested]) -> dict[str, Any]:
+def updated_job(known: dict[str, Any] | None, job: Job, results: Sequence[DocumentResult]) -> dict[str, Any]:
     """Return the record of a job after some more of its documents, without those that are already counted. Pure."""
     before = JobProgress.model_validate(known) if known else JobProgress(state="running", documents=0, done=0)
     new = results[max(0, before.done - job.done) :]

@@ -34,7 +34,7 @@ from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.errors import Conflict, ErrorCode, Permanent, Problem
 from counterpoint.proto.ids import derived_id
-from counterpoint.proto.memory import Commit, CommitReply, Erase, Erased, Origin, Write
+from counterpoint.proto.memory import Commit, CommitReply, Erase, ErasureResult, Origin, Write
 
 log = structlog.get_logger()
 
@@ -93,7 +93,7 @@ class Erasures:
             for row in rows:
                 origin = Origin(message_id=derived_id(str(row["commit_id"]), "finish"), project=project)
                 await self._wipe(
-                    origin, row["id"], Erased.model_validate(row["body"]), row["version"], row["commit_id"]
+                    origin, row["id"], ErasureResult.model_validate(row["body"]), row["version"], row["commit_id"]
                 )
 
     async def age(self) -> None:
@@ -204,7 +204,7 @@ class Erasures:
         if any(present[key] != version for key, version in found.items()):
             raise Conflict(STORE, "a record that was changed")
         now = datetime.now(UTC)
-        erased = Erased(
+        erased = ErasureResult(
             **request.model_dump(),
             state="erasing",
             by=origin.principal or "memory",
@@ -240,7 +240,9 @@ class Erasures:
         present = {(row["store"], row["id"]): row["version"] for row in rows if row["now"]}
         return present, {"leaves": sorted(positions), "kept": sorted(kept_writes)}
 
-    async def _wipe(self, origin: Origin, erasure_id: str, erased: Erased, version: int, commit_id: UUID) -> None:
+    async def _wipe(
+        self, origin: Origin, erasure_id: str, erased: ErasureResult, version: int, commit_id: UUID
+    ) -> None:
         async with self._database.connection() as connection:
             wiped = await connection.fetchval("SELECT erase_content($1, $2)", origin.project, commit_id, timeout=600)
         done = erased.model_copy(update={"state": "erased", "versions": wiped})

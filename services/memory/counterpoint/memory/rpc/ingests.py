@@ -7,7 +7,7 @@ from counterpoint.memory.ingest.documents import Ingest
 from counterpoint.memory.record.disk import DiskSpace
 from counterpoint.memory.rpc.authority import Authority
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
-from counterpoint.proto.ingest import IngestReply, IngestRequest, PutPart, PutReply, Recorded
+from counterpoint.proto.ingest import IngestReply, IngestRequest, PutPart, PutReply, RecordResult
 from counterpoint.proto.lessons import PastLesson
 from counterpoint.proto.memory import Origin
 
@@ -39,7 +39,9 @@ class IngestHandler:
             lessons=await self._lessons(origin, integrity, request.lessons),
         )
 
-    async def _lessons(self, origin: Origin, integrity: int, lessons: tuple[PastLesson, ...]) -> tuple[Recorded, ...]:
+    async def _lessons(
+        self, origin: Origin, integrity: int, lessons: tuple[PastLesson, ...]
+    ) -> tuple[RecordResult, ...]:
         importer = await self._authority.asker(origin)
         if importer is None:
             raise Denied(ErrorCode.ROLE, f"the role ingest in project {origin.project}")

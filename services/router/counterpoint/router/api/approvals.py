@@ -48,8 +48,8 @@ async def approvals(
     context.require("read", "approve")
     # The record of an approval that nobody decided stays pending until its timer is handled.
     stored = None if state in ("all", "expired") else state
-    asked = {"state": stored, "category": category, "task_id": task_id}
-    where = {name: value for name, value in asked.items() if value is not None}
+    filters = {"state": stored, "category": category, "task_id": task_id}
+    where = {name: value for name, value in filters.items() if value is not None}
     memory = context.memory()
     found = await context.fetch(List(store=STORE, where=where, limit=limit, cursor=cursor))
     listed = [_shown(approval, memory.now) for approval in records(found.items, Approval)]

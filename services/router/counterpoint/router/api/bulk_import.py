@@ -8,7 +8,7 @@ from pydantic import Field
 from counterpoint.client import records
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.incidents import PastIncident
-from counterpoint.proto.ingest import Recorded
+from counterpoint.proto.ingest import RecordResult
 from counterpoint.proto.lessons import PastLesson
 from counterpoint.proto.memory import List
 from counterpoint.proto.messages import ProjectName, Shape
@@ -31,7 +31,7 @@ class PastIncidents(Shape):
 class IncidentImportResult(Shape):
     """The result of each incident, in order, and the unknown fields of the body."""
 
-    incidents: tuple[Recorded, ...]
+    incidents: tuple[RecordResult, ...]
     ignored: tuple[str, ...] = ()
 
 
@@ -45,7 +45,7 @@ class Lessons(Shape):
 class LessonImportResult(Shape):
     """The result of each attempt of each lesson, in order, and the unknown fields of the body."""
 
-    attempts: tuple[Recorded, ...]
+    attempts: tuple[RecordResult, ...]
     ignored: tuple[str, ...] = ()
 
 
@@ -59,7 +59,7 @@ class Providers(Shape):
 class ProviderImportResult(Shape):
     """The result of each row, in order, and the unknown fields of the body."""
 
-    providers: tuple[Recorded, ...]
+    providers: tuple[RecordResult, ...]
     ignored: tuple[str, ...] = ()
 
 
@@ -76,7 +76,7 @@ async def remember(
 
     A refused incident does not affect the others."""
     context, value = body.context, body.value
-    became: list[Recorded] = []
+    became: list[RecordResult] = []
     for portion in batches(value.incidents, context.resources.settings.ingest_request_bytes):
         became += (await context.memory().bulk_import(incidents=portion)).incidents
     return reply(IncidentImportResult(incidents=tuple(became), ignored=body.ignored))
@@ -94,7 +94,7 @@ async def learn(body: Annotated[RequestBody[Lessons], json_body(Lessons, "ingest
     Nothing is replaced: an attempt that is known with other content is refused.
     """
     context, value = body.context, body.value
-    became: list[Recorded] = []
+    became: list[RecordResult] = []
     for portion in batches(value.lessons, context.resources.settings.ingest_request_bytes):
         results = (await context.memory().bulk_import(lessons=portion)).lessons
         if len(results) != sum(len(lesson.attempts) for lesson in portion):
@@ -112,7 +112,7 @@ async def learn(body: Annotated[RequestBody[Lessons], json_body(Lessons, "ingest
 async def index(body: Annotated[RequestBody[Providers], json_body(Providers, "ingest", large=True)]) -> Response:
     """Add rows to the provider index of the project; project `shared` is for all."""
     context, value = body.context, body.value
-    became: list[Recorded] = []
+    became: list[RecordResult] = []
     for portion in batches(value.providers, context.resources.settings.ingest_request_bytes):
         became += (await context.memory().bulk_import(providers=portion)).providers
     return reply(ProviderImportResult(providers=tuple(became), ignored=body.ignored))

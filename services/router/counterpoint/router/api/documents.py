@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import Field
 
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
-from counterpoint.proto.ingest import Document, Ingested, Job, JobProgress
+from counterpoint.proto.ingest import Document, DocumentResult, Job, JobProgress
 from counterpoint.proto.memory import List
 from counterpoint.proto.messages import Id, ProjectName, Shape
 from counterpoint.router.api.body import NO_NUL_PATTERN, BodyReader, RequestBody, batches, ignored_fields, reply
@@ -40,7 +40,7 @@ class Documents(Shape):
 class IngestResult(Shape):
     """The result of each document, and the unknown fields of the body."""
 
-    documents: tuple[Ingested, ...]
+    documents: tuple[DocumentResult, ...]
     ignored: tuple[str, ...] = ()
 
 
@@ -73,7 +73,7 @@ async def ingest_documents(
 ) -> IngestResult:
     """Ingest documents and return what became of each. Raises `Permanent` `invalid`, naming each field."""
     settings = context.resources.settings
-    became: list[Ingested] = []
+    became: list[DocumentResult] = []
     for batch in batches(_memory_documents(documents.documents, context.project), settings.ingest_request_bytes):
         job = documents.job and documents.job.model_copy(update={"done": documents.job.done + len(became)})
         became += await context.memory().ingest(batch, job=job)

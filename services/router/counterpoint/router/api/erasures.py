@@ -9,7 +9,7 @@ from pydantic import Field
 from counterpoint.proto.commands import EraseContent
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import Erase, Erased, Item, List
+from counterpoint.proto.memory import Erase, ErasureResult, Item, List
 from counterpoint.proto.messages import Id, ProjectName, Shape
 from counterpoint.router.api.body import NO_NUL_PATTERN, RequestBody, json_body
 from counterpoint.router.api.context import Context
@@ -35,7 +35,7 @@ class ErasureRequest(Shape):
     project: ProjectName | None = None
 
 
-class Erasure(Erased):
+class Erasure(ErasureResult):
     """An erasure and its result."""
 
     erasure_id: Id

@@ -104,7 +104,7 @@ def parse_job(text: str) -> JobRef:
     return JobRef(namespace=namespace, name=name)
 
 
-async def known_job(memory: Memory, namespace: str, name: str, field: str = "name") -> Node:
+async def known_job(memory: Memory, namespace: str, name: str, field: str) -> Node:
     """Return a job that lineage knows. Raises `Permanent` `not_found` for `field`."""
     return await known_node(memory, NodeKind.JOB, namespace, name, field=field)
 

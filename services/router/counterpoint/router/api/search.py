@@ -106,8 +106,8 @@ async def find_attempts(
     *,
     error: str | None = None,
     job: str | None = None,
-    task_id: str | None = None,
-    limit: int = 50,
+    task_id: str | None,
+    limit: int,
     cursor: int | None = None,
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Return a page of attempts as JSON, those like `error` with their score, and the cursor after it.

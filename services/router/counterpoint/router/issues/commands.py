@@ -17,10 +17,10 @@ def outcome_in(text: str, task_id: str) -> ReportOutcome | None:
 
     A quotation is no command. `fixed by` without more says that something fixed it, and not what.
     """
-    said = text.replace("\r\n", "\n").replace("\x00", "").strip().lstrip(_MARKUP)
-    if found := _NOT_FIXED.fullmatch(said):
+    command = text.replace("\r\n", "\n").replace("\x00", "").strip().lstrip(_MARKUP)
+    if found := _NOT_FIXED.fullmatch(command):
         return ReportOutcome(task_id=task_id, outcome="failed", note=_note(found.group(1)))
-    if not (found := _FIXED.fullmatch(said)):
+    if not (found := _FIXED.fullmatch(command)):
         return None
     rest = found.group(1).strip()
     if known := _PROPOSAL.fullmatch(rest):

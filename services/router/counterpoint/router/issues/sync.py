@@ -184,7 +184,7 @@ class IssueComparer:
         progress, content = self.result.progress, self._content
         ours = OurFields(content.labels, "closed" if content.closes else "open", self._sync.begun)
         writes, fields = merge_fields(progress.fields, ours, issue.labels, issue.state)
-        asked = content.asks is not None and utc_now() - self._sync.created_at < ASK_FOR
+        may_be_answered = content.asks is not None and utc_now() - self._sync.created_at < ASK_FOR
         if issue.state == "closed" and fields.by_person and content.ends:
             self.result.closed, self.result.planned_off = True, issue.planned_off
             self.result.closed_by = await self._forge.closer(issue)
@@ -193,7 +193,7 @@ class IssueComparer:
             await self._forge.close(issue.number)
         if not await self._write_labels(issue.number, writes):
             fields = fields.model_copy(update={"labels": progress.fields.labels, "refused": progress.fields.refused})
-        self.result.note(fields=fields, watched=content.ends or fields.found == "open" or asked)
+        self.result.note(fields=fields, watched=content.ends or fields.found == "open" or may_be_answered)
 
     async def _write_todos(self, plan: int) -> None:
         """Open an issue for each step of a plan that has none, and list them all in one comment."""

@@ -55,11 +55,11 @@ async def decide_approval(
         shown = await approvals.read_approval(context, approval_id)
         if shown.state != "pending":
             return shown
-        asked = await _answer(ctx, shown)
-        if isinstance(asked, InputRequiredResult):
-            return asked
+        answer = await _answer(ctx, shown)
+        if isinstance(answer, InputRequiredResult):
+            return answer
         # The answer is about the text that was shown then, which may have changed since.
-        artifact_sha256, decision, reason = asked[0], asked[1].decision, asked[1].reason or None
+        artifact_sha256, decision, reason = answer[0], answer[1].decision, answer[1].reason or None
     body = {"decision": decision, "artifact_sha256": artifact_sha256, "reason": reason}
     value = validate(ApprovalDecision, {name: each for name, each in body.items() if each is not None})
     return await approvals.decide_approval(context, approval_id, value)

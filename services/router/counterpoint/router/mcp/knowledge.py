@@ -9,7 +9,7 @@ from pydantic import Field
 from counterpoint.client import record, records
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.incidents import PastIncident
-from counterpoint.proto.ingest import ContentType, Ingested, Recorded
+from counterpoint.proto.ingest import ContentType, DocumentResult, RecordResult
 from counterpoint.proto.memory import HybridSearch, List
 from counterpoint.proto.messages import Id, Shape, Time
 from counterpoint.proto.providers import Provider, plain_name, provider_of
@@ -153,7 +153,7 @@ async def ingest_to_rag(
         bool, Field(description="You do not vouch for it, such as a page of the web: it never raises confidence.")
     ] = False,
     project: Project = None,
-) -> Ingested:
+) -> DocumentResult:
     """Add a document to the project's memory. Tasks that wait for it continue by themselves.
 
     Example: {"content": "# Resolver\\n\\nOpen 53/udp first.", "doc_type": "adr", "source": "docs/adr/7.md"}
@@ -201,7 +201,7 @@ async def check_provider_exists(
     return ProviderAnswer(system_name=system_name, status="FOUND", **fields)
 
 
-async def import_attempt(context: RequestContext, incident: dict[str, Any]) -> Recorded:
+async def import_attempt(context: RequestContext, incident: dict[str, Any]) -> RecordResult:
     """Record an attempt that belongs to no task. Raises `Permanent` `invalid`."""
     context.require("ingest")
     value = validate(PastIncident, incident)

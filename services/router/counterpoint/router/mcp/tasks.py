@@ -127,7 +127,7 @@ class DelegatedTasks(ServerExtension):
         try:
             task = await read_task(context, task_id)
             newest = await context.fetch(List(store="actions", task_id=task_id, limit=1))
-            asked = await _input_requests(ctx, context, task)
+            requests = await _input_requests(ctx, context, task)
         except CounterpointError as error:
             raise protocol_error(error) from error
         (latest,) = records(newest.items, Action) or (None,)
@@ -135,7 +135,7 @@ class DelegatedTasks(ServerExtension):
         shown: dict[str, Any] = {
             "resultType": "complete",
             "taskId": params.task_id,
-            "status": _status(task, asked),
+            "status": _status(task, requests),
             "statusMessage": words,
             "ttlMs": _TTL_MS,
             "pollIntervalMs": _POLL_MS,
@@ -143,8 +143,8 @@ class DelegatedTasks(ServerExtension):
                 by_alias=True, include={"created_at", "last_updated_at"}
             ),
         }
-        if asked:
-            shown["inputRequests"] = asked
+        if requests:
+            shown["inputRequests"] = requests
         elif shown["status"] == "completed":
             of_tool = as_result(task)
             result = CallToolResult(content=of_tool.content, structured_content=of_tool.structured_content)
@@ -192,12 +192,12 @@ class DelegatedTasks(ServerExtension):
             raise protocol_error(error) from error
 
 
-def _status(task: Task, asked: dict[str, Any] | None) -> str:
+def _status(task: Task, requests: dict[str, Any] | None) -> str:
     if task.state == "cancelled":
         return "cancelled"
     if not is_settled(task):
         return "working"
-    return "input_required" if asked else "completed"
+    return "input_required" if requests else "completed"
 
 
 def _times(task: Task, latest: Action | None) -> dict[str, str]:

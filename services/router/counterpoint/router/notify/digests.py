@@ -53,28 +53,28 @@ async def fill_digest(receiver: Receiver, delivery: Delivery, memory: Memory) ->
     since, until = delivery.digest_since, delivery.digest_until
     assert since is not None
     assert until is not None
-    told, read, cursor = list[IncidentSummary](), 0, None
+    summaries, read, cursor = list[IncidentSummary](), 0, None
     while read < TASKS_LIMIT:
         (page,) = await memory.query(List(store="tasks", limit=_PAGE, cursor=cursor))
         changed = [item for item in page.items if item.at >= since]
-        told += await _told(receiver, changed, memory)
+        summaries += await _summaries(receiver, changed, memory)
         read += len(changed)
         cursor = page.next_cursor
         if cursor is None or len(changed) < len(page.items):
             break
-    return digest_of(memory.project, since, until, told, is_cut=read >= TASKS_LIMIT)
+    return digest_of(memory.project, since, until, summaries, is_cut=read >= TASKS_LIMIT)
 
 
-async def _told(receiver: Receiver, items: list[Item], memory: Memory) -> list[IncidentSummary]:
-    """Return the summaries of those tasks that a receiver is told about, as it was told of them."""
+async def _summaries(receiver: Receiver, items: list[Item], memory: Memory) -> list[IncidentSummary]:
+    """Return the summaries of the tasks that concern a receiver, as they were last delivered to it."""
     clearance = policy().level(receiver.clearance)
     tasks = [(item, record(item, Task)) for item in items]
     facts = await facts_of(memory, (task.task_id for _, task in tasks))
     found = await memory.query(
         *(Get(store=STORE, id=conversation_id(receiver.name, task.task_id)) for _, task in tasks)
     )
-    told = [each.incident for answer in found for each in records(answer.items, Delivery) if each.incident]
-    known = {incident.task_id: incident for incident in told}
+    deliveries = (each for answer in found for each in records(answer.items, Delivery))
+    known = {each.incident.task_id: each.incident for each in deliveries if each.incident}
     summaries = list[IncidentSummary]()
     for item, task in tasks:
         task_facts = facts.get(task.task_id, {})

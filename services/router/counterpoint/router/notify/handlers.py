@@ -68,12 +68,12 @@ class Notifications:
         return await self._deliveries(event, memory)
 
     async def _deliveries(self, event: TaskEvent, memory: Memory) -> Commit:
-        told = [(each, audience) for each in self._receivers.values() if (audience := audience_of(each, event))]
-        incidents = [(each, audience) for each, audience in told if not each.is_per_event]
-        digests = await plan_digests(event, [receiver for receiver, _ in told], memory)
+        recipients = [(each, audience) for each in self._receivers.values() if (audience := audience_of(each, event))]
+        incidents = [(each, audience) for each, audience in recipients if not each.is_per_event]
+        digests = await plan_digests(event, [receiver for receiver, _ in recipients], memory)
         known = await self._conversations(event, [receiver for receiver, _ in incidents], memory)
         writes, messages = list(digests.writes), list(digests.messages)
-        for receiver, _ in told:
+        for receiver, _ in recipients:
             if receiver.is_per_event and opens(receiver, event):
                 delivery = self._delivery(receiver, event, memory).model_copy(
                     update={"event": cloud_event_of(receiver, event)}

@@ -152,10 +152,12 @@ async def _recover(context: RequestContext, source: WebhookSource, report: Repor
     if known.items or task_id != task_id_of(source.name, report.key):
         # A task that others reported as well does not end with one report.
         return EventEffect(task_id=task_id, effect="duplicate", project=context.project)
-    said = ReportOutcome(task_id=task_id, outcome="succeeded", by="nothing", note=f"{source.name} reports it as over")
+    recovery = ReportOutcome(
+        task_id=task_id, outcome="succeeded", by="nothing", note=f"{source.name} reports it as over"
+    )
 
     async def report_it(memory: Memory) -> tuple[EventEffect, Commit]:
-        commit = await outcome(memory, said, context.reporter(), "observed")
+        commit = await outcome(memory, recovery, context.reporter(), "observed")
         record = IdempotencyRecord(task_id=task_id, content_sha256="", at=memory.now)
         writes = (*commit.writes, put(STORE, ended, record))
         arrived = EventEffect(task_id=task_id, effect="recovered", project=context.project)

@@ -34,9 +34,9 @@ def github_event(headers: Mapping[str, str], body: Any) -> Event:
             detail = text_of(path(run, "output", "summary"))
             return _run(repo, path(run, "id"), path(run, "name"), path(run, "html_url"), detail)
     if name == "issue_comment" and action == "created" and path(body, "issue", "pull_request") is None:
-        said = path(body, "comment")
-        author, number = path(said, "user", "login"), path(body, "issue", "number")
-        return _comment(repo, number, path(said, "id"), author, path(said, "html_url"))
+        comment = path(body, "comment")
+        author, number = path(comment, "user", "login"), path(body, "issue", "number")
+        return _comment(repo, number, path(comment, "id"), author, path(comment, "html_url"))
     if name == "pull_request" and (what := _github_pull(body)):
         pull = path(body, "pull_request")
         texts = path(pull, "title"), path(pull, "body")
@@ -75,15 +75,15 @@ _GITLAB_PULLS = {"open": "opened", "reopen": "opened", "merge": "merged"}
 
 def _issue(repo: Any, issue: Any, url: str, text: str) -> Report | IgnoredEvent:
     number = path(issue, "number") or path(issue, "iid")
-    title, said = text_of(path(issue, "title"), 300), path(issue, text)
-    if isinstance(said, str) and marked_issue(said):
+    title, body = text_of(path(issue, "title"), 300), path(issue, text)
+    if isinstance(body, str) and marked_issue(body):
         return IgnoredEvent("the issue is one that Counterpoint has opened")
     if not isinstance(number, int) or title is None:
         return IgnoredEvent("the issue has no number or title")
     fields: dict[str, Any] = {
         "kind": "troubleshoot",
         "title": title,
-        "description": text_of(said) or title,
+        "description": text_of(body) or title,
         "repo": text_of(repo, 2000),
         "source_ref": text_of(path(issue, url), 2000),
     }

@@ -92,15 +92,15 @@ def _cloud_event(source: WebhookSource, headers: Mapping[str, str], body: Any) -
     return IgnoredEvent(f"the type {text_of(attributes.get('type'), 100)} has no mapping")
 
 
-def _mapped(source: WebhookSource, row: Any, said: Event) -> Event:
+def _mapped(source: WebhookSource, row: Any, event: Event) -> Event:
     """Return a report with the fields that the configuration maps."""
-    if not isinstance(said, Report) or not source.map:
-        return said
+    if not isinstance(event, Report) or not source.map:
+        return event
     values = {name: _searched(expression, f"map.{name}", row) for name, expression in source.map.items()}
     if values.pop("ignore", None):
         return IgnoredEvent(f"the mapping ignores {text_of(values.get('id'), 100) or 'it'}")
-    resolved = bool(values.pop("resolved", said.resolved))
-    key = text_of(values.pop("id", None), 1000) or said.key
+    resolved = bool(values.pop("resolved", event.resolved))
+    key = text_of(values.pop("id", None), 1000) or event.key
     if "systems" in values:
         listed = values["systems"] if isinstance(values["systems"], list) else [values["systems"]]
         values["systems"] = tuple(filter(None, (text_of(each, 200) for each in listed[:20])))
@@ -108,7 +108,7 @@ def _mapped(source: WebhookSource, row: Any, said: Event) -> Event:
         name: value if name == "systems" else text_of(value, _LIMITS.get(name, 16_000))
         for name, value in values.items()
     }
-    return Report(key, {**said.fields, **{name: value for name, value in texts.items() if value}}, resolved)
+    return Report(key, {**event.fields, **{name: value for name, value in texts.items() if value}}, resolved)
 
 
 def _searched(expression: str, field: str, body: Any) -> Any:

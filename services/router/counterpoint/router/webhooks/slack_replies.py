@@ -44,11 +44,11 @@ def reply_in(content: bytes) -> SlackReply:
         problem = Problem(field="payload", problem="is not the form that Slack sends for a button")
         raise Permanent(ErrorCode.MALFORMED, (problem,)) from error
     known = value if isinstance(value, dict) else {}
-    asked = {"user": path(payload, "user", "id"), "action": path(action, "action_id")}
+    fields = {"user": path(payload, "user", "id"), "action": path(action, "action_id")}
     if entered:
-        asked["note"] = path(action, "value") or ""
+        fields["note"] = path(action, "value") or ""
     try:
-        return SlackReply.model_validate(known | asked)
+        return SlackReply.model_validate(known | fields)
     except ValidationError as error:
         problem = Problem(field="payload", problem="is not a reply to a message of ours")
         raise Permanent(ErrorCode.INVALID, (problem,)) from error

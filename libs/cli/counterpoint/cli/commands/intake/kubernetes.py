@@ -35,7 +35,7 @@ def kubernetes(
             project=session.project,
             name=cluster,
             count=count,
-            told=lambda told: session.line(told, lambda: _line(told)),
+            show=lambda report: session.line(report, lambda: _line(report)),
             note=session.note,
             wait=time.sleep,
         )
@@ -45,7 +45,7 @@ def kubernetes(
             watcher.follow()
 
 
-def _line(told: dict[str, Any]) -> str:
-    arrived = [f"{each['effect']} {each['task_id']}" for each in told.get("arrived", ())]
-    ignored = [f"ignored: {reason}" for reason in told.get("ignored", ())]
-    return f"{', '.join(arrived + ignored) or 'no effect'}: {told['title']}"
+def _line(report: dict[str, Any]) -> str:
+    arrived = [f"{each['effect']} {each['task_id']}" for each in report.get("arrived", ())]
+    ignored = [f"ignored: {reason}" for reason in report.get("ignored", ())]
+    return f"{', '.join(arrived + ignored) or 'no effect'}: {report['title']}"
