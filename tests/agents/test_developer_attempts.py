@@ -131,6 +131,14 @@ def test_procedure_that_a_run_alone_has_shown_to_work_is_not_said_to_have_worked
     assert "worked" not in made.text
 
 
+@pytest.mark.parametrize(("outcome", "said"), [("succeeded", "worked"), ("partial", "helped in part")])
+def test_a_procedure_that_helped_another_failure_is_not_said_to_have_helped_this_one(outcome: str, said: str) -> None:
+    known = lessons(remembered(tried(STEPS, outcome, digest="other", cosine=0.45)))
+    made = propose(known, offered(), 0.5)
+    assert made is not None
+    assert f"This was tried before and {said} for a failure that may be another one." in made.text
+
+
 def test_steps_of_documents_that_are_not_likely_are_no_next_steps() -> None:
     (procedure,) = offered()
     known = lessons(remembered(tried("Move the export.")))

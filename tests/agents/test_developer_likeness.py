@@ -16,6 +16,7 @@ from counterpoint.developer.evidence.likeness import (
     RECOGNISED,
     SAME_JOB_SAME_TEMPLATE,
     SAME_MESSAGE,
+    SAME_REPORT,
     LikenessModel,
 )
 from counterpoint.proto.attempts import Attempt
@@ -41,6 +42,15 @@ class TestLikeness:
             self.likeness(tried("Vacuum it.", digest=digest, cosine=1.0, job=other_job), now=self.generic(JOB)) <= 0.5
         )
         assert self.likeness(tried("Vacuum it.", digest=digest, cosine=0.1, job=JOB), now=self.generic(JOB)) == 0.6
+
+    def test_a_failure_with_another_code_hides_no_one_with_the_same_message(self) -> None:
+        message = "The broker refused it, exit code 5"
+        task = SubmitTask(kind="troubleshoot", description=QUERY, error_message=message, target={"job": JOB})
+        more = {"job": None, "digest": signature(message).digest, "error_message": message, "cosine": 0.2}
+        same = tried("Renew the key.", task="task-2", **more)
+        other = tried("Empty the disk.", digest=None, cosine=1.0, error_message=message.replace("5", "3"), job=JOB)
+        likeness = {one.attempt.tried: one.likeness for one in remembered(same, other, now=failure_of_task(task))}
+        assert likeness == {"Renew the key.": SAME_REPORT, "Empty the disk.": OTHER_CODE}
 
     def pair(self, then: str, now: str, **more: Any) -> float:
         """The likeness of two failures of different jobs whose reports are nearly the same."""

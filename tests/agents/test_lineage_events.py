@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from counterpoint.graph.names import Node, NodeKind, dataset, job, node_of
 from counterpoint.lineage.openlineage.events import DatasetEvent, EventType, JobEvent, RunEvent
-from counterpoint.lineage.openlineage.facets import parse_time
+from counterpoint.lineage.openlineage.facets import ERROR_LIMIT_CHARS, parse_time
 from counterpoint.lineage.openlineage.parser import parse_event
 from counterpoint.proto.errors import Permanent
+from counterpoint.proto.signature import headline
 
 MINIMAL = {
     "eventTime": "2026-11-20T10:00:00Z",
@@ -216,6 +217,19 @@ def test_an_error_text_that_no_store_can_hold_is_cleaned() -> None:
     )
     assert event.error is not None
     assert event.error.headline == "bad ? end"
+
+
+def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
+    log = "exit status 2.\n" + "gain row ok\n" * 1_000
+    trace = "Traceback (most recent call last):\n" + '  File "a.py", line 1, in f\n' * 300
+    for message in (log, log + "Traceback (most recent call last):\n", trace):
+        facets = {"errorMessage": {"message": message + "ValueError: 17 dead columns"}}
+        error = run_event(eventType="FAIL", run={"runId": "r", "facets": facets}).error
+        assert error is not None
+        assert len(error.headline) <= ERROR_LIMIT_CHARS
+        assert error.headline.startswith(message[:14])
+        assert error.headline.endswith("ValueError: 17 dead columns")
+        assert (headline(error.headline)[0] == "ValueError") == ("Traceback" in message)
 
 
 def test_owners_that_airflow_masked_are_no_owners() -> None:

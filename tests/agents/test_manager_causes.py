@@ -81,10 +81,33 @@ def test_the_same_report_of_another_cause_has_no_second_effect() -> None:
     assert house.line()[-1].kind == "late"
 
 
+def test_the_end_of_an_alert_credits_nothing_and_asks_whether_it_was_the_proposal() -> None:
+    house = proposed()
+    house.outcome("succeeded", evidence="observed", by="alerts", fixed_by="nothing", note="alerts reports it as over")
+    assert acts(house) == [("Look at the export job", "superseded", "observed")]
+    (need,) = house.task().needs
+    assert need.what == "it works again: report what was changed; if it was attempt 1, `--by proposal` without a note"
+    house.outcome("succeeded", fixed_by="proposal")
+    assert acts(house) == [("Look at the export job", "succeeded", "reported")]
+    assert house.task().needs == ()
+
+
 def test_a_success_of_the_proposal_is_its_own() -> None:
     house = proposed()
     house.outcome("succeeded", fixed_by="proposal")
     assert acts(house) == [("Look at the export job", "succeeded", "reported")]
+
+
+@pytest.mark.parametrize("fixed_by", ["proposal", None])
+def test_a_note_may_be_added_to_a_success_and_is_not_replaced(fixed_by: str | None) -> None:
+    house = proposed()
+    house.outcome("succeeded", fixed_by=fixed_by)
+    house.outcome("succeeded", note="as it says")
+    house.outcome("succeeded", note="in another way")
+    (proposal,) = house.attempts()
+    assert (proposal.tried, proposal.outcome, proposal.note) == ("Look at the export job", "succeeded", "as it says")
+    assert proposal.fixed_by == fixed_by
+    assert house.log[-1].message.decision == "conflict on attempt 1"  # type: ignore[attr-defined]
 
 
 def test_a_success_without_a_cause_may_be_said_to_be_due_to_something_else_later() -> None:

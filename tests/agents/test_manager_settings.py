@@ -119,6 +119,9 @@ def test_a_success_in_shadow_is_never_that_of_the_proposal(evidence: str) -> Non
         ("Look at the export job", "superseded", True),
         ("unlocked the user", "succeeded", False),
     ]
+    findings = made.task().findings
+    assert findings is not None
+    assert [one.tried for one in findings.similar_attempts] == ["unlocked the user"]
 
 
 def test_a_failure_in_shadow_is_the_reporters_own() -> None:

@@ -45,6 +45,7 @@ PYTHON = 'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\n
             "batch of is broken",
         ),
         ("segment 0x8f2a is sealed, error 0x80070005", None, "segment is sealed, error 0x80070005"),
+        ("the shutter at 0x7f2a did not close (code 0x21)", None, "the shutter at did not close (code 0x21)"),
         ("GET https://api.example/v1/rates?day=1&token=x: 503", None, "GET https://api.example/v1/rates 503"),
         (r"spoolsv.exe: error 0x0000011b at \\prt01\LABELS", None, "spoolsv.exe: error 0x0000011b at LABELS"),
         (
@@ -94,12 +95,33 @@ PYTHON = 'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\n
         (
             'pods "web-7" is forbidden: exceeded quota: team-a, requested: cpu=2Gi, used: cpu=15Gi, limited: cpu=16',
             "apply",
-            'apply failed: pods "web-7" is forbidden: exceeded quota: team-a, requested',
+            'apply: pods "web-7" is forbidden: exceeded quota: team-a, requested: cpu=2Gi …',
         ),
         (
             'could not extend file "base/16401/24576": No space left on device\nHINT:  Check free disk space.',
             "shop.load",
             'shop.load: could not extend file "base/16401/24576": No space left on device',
+        ),
+        (
+            "pod tile-81125 of the nightly run was terminated: OOMKilled: out of memory in strip 12",
+            "tiles",
+            "tiles: pod tile-81125 of the nightly run was terminated: OOMKilled: out of …",
+        ),
+        (
+            "Command '['make', 'tiles']' returned non-zero exit status 2.\nrow 1 ok\nrow 2 ok\n"
+            "ValueError: the flat field of sensor 3 has 17 dead columns (limit 12)",
+            "tiles",
+            "tiles: ValueError: the flat field of sensor 3 has 17 dead columns (limit 12)",
+        ),
+        (
+            "Command '['make', 'tiles', '--all', '--zoom', '14', '--out', 'dist']' returned non-zero exit status 2.",
+            "tiles",
+            "tiles: Command returned non-zero exit status 2",
+        ),
+        (
+            "[warning] (7) : server app/1 is down, reason: the check in layer 4 timed out. No backup is left, 0 up.",
+            "lb",
+            "lb failed: server app/1 is down, reason: the check in layer 4 timed out",
         ),
         (
             'Database Error in model fct_tax (models/fct_tax.sql)\n  column "rate" does not exist\n'
@@ -119,6 +141,8 @@ def test_a_title_that_was_given_stays_and_a_long_one_is_shortened() -> None:
     assert title_of("x", "The  import\nfails", "ValueError: a", "load") == "The import fails"
     error = "ConnectionError: could not reach db.internal, nor any of its three standbys: connection refused"
     assert title_of("x", f"load failed: {error} in the first try", error, "load") == title_of("x", None, error, "load")
+    assert title_of("x", "Load", "ValueError: a", "shop.load") == "shop.load failed: ValueError: a"
+    assert title_of("x", "shop", None, "shop") == "shop"
     given = "load failed: ValueError: " + "a word and " * 20
     assert title_of("x", given).startswith("load failed: ValueError: a word and")
 

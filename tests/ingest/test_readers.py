@@ -10,10 +10,11 @@ import pytest
 from ingest.pdf_files import assembled, paper, written
 
 from counterpoint.memory.ingest.chunk import chunk
-from counterpoint.memory.ingest.readers import read
+from counterpoint.memory.ingest.readers import DocumentText, read
 from counterpoint.memory.ingest.readers import reader_process as apart_module
 from counterpoint.memory.ingest.readers.html import HTML_LIMIT_CHARS
 from counterpoint.memory.ingest.readers.notebook import OUTPUT_CHARS
+from counterpoint.memory.ingest.readers.table import TABLE_LIMIT_ROWS
 from counterpoint.proto.conversation import Turn, transcript
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.ingest import ContentType
@@ -224,6 +225,23 @@ class TestHtml:
     def test_too_deep_or_too_long_is_refused(self) -> None:
         assert refused("a.html", "<div>" * 20_000 + "x") == ("text", "is HTML that is nested too deeply")
         assert refused("a.html", "<p>" + "x" * HTML_LIMIT_CHARS)[1].startswith("is HTML of more than")
+
+
+class TestTable:
+    def test_is_a_markdown_table_whatever_its_delimiter(self) -> None:
+        found = read("teams.csv", '\ufeffJob;Owner\n\n"load | all";"Ann\nLee"\nmail;\n')
+        assert (found.type, found.problem) == ("markdown", None)
+        assert found.text == "| Job | Owner |\n|---|---|\n| load \\| all | Ann Lee |\n| mail |  |\n"
+        assert read("teams.TSV", "Job\tOwner\nload\tAnn, Lee\n").text.endswith("| load | Ann, Lee |\n")
+
+    @pytest.mark.parametrize(
+        "given", ["", "a,b\n", "a\nb\n", "a,b\n1,2,3\n", 'a,b\n"1,2\n', "a,b\n" + "1,2\n" * (TABLE_LIMIT_ROWS + 1)]
+    )
+    def test_without_the_form_of_a_table_or_too_long_is_plain_text(self, given: str) -> None:
+        assert read("a.csv", given) == DocumentText(given, "text")
+
+    def test_read_as_text_on_request_stays_as_it_is(self) -> None:
+        assert read("a.csv", "a,b\n1,2\n", "text").text == "a,b\n1,2\n"
 
 
 class TestNotebook:

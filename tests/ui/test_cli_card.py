@@ -38,7 +38,7 @@ def test_a_job_without_a_reported_failure_has_not_failed(kind: str) -> None:
 def test_one_try_is_no_tries() -> None:
     body = incident()
     body["context"] |= {"tries": 1, "retries": None}
-    assert "1 try, the last at" in flat(card_text(body))
+    assert "1 try, at" in flat(card_text(body))
 
 
 def test_the_card_of_an_incident_says_all_that_a_person_would_look_up() -> None:
@@ -210,6 +210,8 @@ def test_parts_and_the_whole_of_a_merge_are_shown() -> None:
     lines = flat(card_text(incident(context={"merged": rows, "repeats": repeats})))
     assert "failed 4 failures in 2 days with the 2 incidents merged into it, first on 2026-11-15" in lines
     assert "fourth time" not in lines
+    lines = flat(card_text(incident(context={"merged": rows[:1], "repeats": repeats})))
+    assert "failed 4 failures in 2 days with the incident merged into it, first on 2026-11-15" in lines
     lines = flat(card_text(incident(context={"merged_into": "incident-1", "merged": []})))
     assert "merged merged into incident-1, which is handled instead" in lines
     assert "merged" not in flat(card_text(incident(context={"merged_into": "", "merged": []})))
@@ -274,6 +276,13 @@ def test_a_long_error_is_its_headline_until_more_is_asked_for() -> None:
     assert whole.count("a.py") == 30
 
 
+def test_of_a_long_log_the_beginning_and_the_end_are_shown() -> None:
+    error = "exit status 2\n" + "\n".join(f"gain row {n} ok" for n in range(40)) + "\nValueError: 17 dead columns"
+    short = flat(card_text(incident(error_message=error)))
+    assert "error exit status 2 gain row 0 ok gain row 1 ok … gain row 38 ok gain row 39 ok ValueError: 17" in short
+    assert "42 lines in total, shown with --verbose" in short
+
+
 def test_where_no_document_is_about_it_the_nearest_are_called_the_nearest() -> None:
     escalation = {"to": "calling_llm", "code": "low_confidence", "searched_for": ["documents about " + "x " * 200]}
     lines = flat(card_text(incident(proposal=None, waiting_for="documents", escalation=escalation)))
@@ -302,6 +311,16 @@ def test_a_proposal_is_set_anew_but_its_quotes_lists_and_references_stay_lines()
         "[2] b.md",
         "",
     ]
+
+
+def test_a_number_that_goes_on_with_a_sentence_begins_no_list() -> None:
+    proposal = (
+        "> Call the desk, extension\n> 4411. It is staffed since\n> 3. October.\n> 1. Ask.\n> - first\n> 2. Wait."
+    )
+    lines = card_text(incident(proposal=proposal)).splitlines()
+    shown = [line[14:] for line in lines if line[14:].startswith(">")]
+    assert shown == ["> Call the desk, extension 4411. It is staffed since 3. October.", "> 1. Ask.", "> - first",
+                     "> 2. Wait."]  # fmt: skip
 
 
 def test_an_offer_is_not_repeated_as_a_next_step() -> None:

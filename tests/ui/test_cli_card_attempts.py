@@ -54,6 +54,27 @@ def test_likeness_is_stated_in_words_and_a_fix_of_a_similar_failure_is_an_offer(
     assert "shares 83% of" in flat(card_text(recognised(likelihood), verbose=True))
 
 
+def test_the_fix_of_a_less_similar_failure_hides_no_recognised_one_that_nothing_has_helped() -> None:
+    task = recognised(0.1)
+    (fix,) = task["findings"]["similar_attempts"]
+    failed = fix | {"id": "a2", "outcome": "failed", "likelihood": 0.87, "tried": "Restart it."}
+    task["findings"]["similar_attempts"] = [fix, failed]
+    lines = flat(card_text(task))
+    assert "probably the same failure: 1 attempt on 2026-11-10, 1 failed no attempt has helped yet" in lines
+    assert "Open port 53" not in lines
+    cited = {
+        "store": "attempts",
+        "id": "a1",
+        "version": 1,
+        "source_path": "attempts/a1",
+        "start": 0,
+        "end": 4,
+        "quote": "Open",
+    }
+    task["findings"]["citations"] = [cited]
+    assert "the fix then was “Open port 53.”" in flat(card_text(task))
+
+
 def test_attempts_at_other_failures_are_not_counted_as_attempts_at_this_one() -> None:
     same = recognised(0.8)
     fix = same["findings"]["similar_attempts"][0]
@@ -149,11 +170,15 @@ def test_in_shadow_it_is_not_said_that_nothing_is_known() -> None:
     lines = flat(card_text(incident(findings={}, shadow=True)))
     assert "not shown: incidents of this job are in shadow; see `counterpoint shadow --project orders`" in lines
     assert "found no similar one" not in lines
+    assert 'succeeded --note "WHAT FIXED IT" --project orders once it works again: the note is learned' in lines
+    assert "something else fixed it" not in lines
 
 
 def test_a_proposal_that_something_else_made_superfluous_is_called_so_and_a_note_is_said_once() -> None:
     superseded = flat(card_text(recognised(0.9, outcome="superseded")))
     assert "not the cause of the recovery (reported)" in superseded
+    observed = flat(card_text(recognised(0.9, outcome="superseded", evidence="observed")))
+    assert "not known to be the cause of the recovery" in observed
     assert "fixed by" not in superseded
     assert "noted: Open port 53." not in flat(card_text(recognised(0.9, note="Open port 53.")))
 

@@ -23,7 +23,7 @@ def test_submit_sends_all_options_and_prints_the_task_id(api: ScriptedApi, tmp_p
     result = run(
         *("submit", "troubleshoot", "-", "--error-file", str(error), "--job", "s3://lake/ns/fetch_orders"),
         *("--system", "dns", "--system", "ldap", "--idempotency-key", "k1", "-p", "orders", *api.options()),
-        *("--autonomy", "milestone", "--budget", "2.50"),
+        *("--autonomy", "milestone", "--budget", "2.50", "--session", "night-shift"),
         given="The import fails",
     )
     assert (result.exit_code, result.stdout) == (0, f"{INCIDENT}\n"), result.output
@@ -35,6 +35,7 @@ def test_submit_sends_all_options_and_prints_the_task_id(api: ScriptedApi, tmp_p
         "systems": ["dns", "ldap"],
         "autonomy": "milestone",
         "budget": {"usd": "2.50"},
+        "session_id": "night-shift",
         "target": {"job": {"namespace": "s3://lake/ns", "name": "fetch_orders"}},
         "project": "orders",
     }
@@ -126,6 +127,13 @@ def test_ask_prints_the_answer_with_its_citations(api: ScriptedApi) -> None:
     assert result.exit_code == 0
     assert "team-finance [1]" in result.stdout
     assert "[1] ownership.md, characters 5 to 17" in result.stdout
+
+
+def test_a_question_may_continue_a_session(api: ScriptedApi) -> None:
+    api.on("POST /v1/tasks", (202, answered(state="submitted")))
+    assert run("ask", "And since when?", "--session", "s1", "--no-wait", *api.options()).exit_code == 0
+    assert api.asked[0].body == {"kind": "question", "description": "And since when?", "session_id": "s1"}
+    assert run("ask", "And since when?", "--session", "a b", "--no-wait", *api.options()).exit_code == 2
 
 
 def test_an_outcome_and_an_override_say_all_that_was_given(api: ScriptedApi) -> None:

@@ -31,6 +31,7 @@ async def test_another_outcome_for_a_known_attempt_is_409(front: RunningFront) -
 
 
 REPORTED = {"outcome": "failed", "evidence": "reported", "by": "me"}
+SUPERSEDED = {"outcome": "superseded", "fixed_by": "something_else"}
 OBSERVED = REPORTED | {"evidence": "observed"}
 
 
@@ -90,6 +91,28 @@ async def test_an_outcome_after_the_end_is_late_unless_it_teaches_something(
     response = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "succeeded"})
     noted = {"task_id": "t1", "state": more["state"], "late": late, "ignored": []}
     assert (response.status_code, response.json()) == (202, noted)
+
+
+@pytest.mark.parametrize(
+    ("stored", "report", "late"),
+    [
+        ({"note": "a"}, {"note": "a"}, False),
+        ({"note": "a"}, {}, False),
+        ({"note": "a"}, {"note": "b"}, True),
+        ({}, {"note": "b"}, False),
+        ({"note": "a"}, {"note": "b", "by": "something_else"}, False),
+        (SUPERSEDED | {"note": "a"}, {"note": "b", "by": "something_else"}, True),
+        (SUPERSEDED, {"note": "b", "by": "something_else"}, False),
+    ],
+)
+async def test_a_report_that_changes_nothing_of_a_reported_success_is_late(
+    front: RunningFront, stored: dict[str, str], report: dict[str, str], late: bool
+) -> None:
+    await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
+    outcome = REPORTED | {"outcome": "succeeded"} | stored
+    put_task(front, "t1", "completed", resolution="resolved", attempt=1, outcomes={"1": outcome})
+    response = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "succeeded"} | report)
+    assert (response.status_code, response.json()["late"]) == (202, late)
 
 
 @pytest.mark.parametrize(("path", "body"), [("override", {"instruction": "x", "reasoning": "y"}), ("cancel", {})])

@@ -84,9 +84,9 @@ def test_open_tasks_come_first_then_the_newest_with_their_attempts_and_lessons()
 
 
 def test_a_quoted_proposal_is_told_without_its_marks_and_references() -> None:
-    text = "From cranes.md [1]:\n\n> 1. Stop the drive.\n> 2. Set list[1] > 0.\n\n[1] cranes.md, characters 0 to 40  "
+    text = "From cranes.md [1]:\n\n> 1. Stop it.\n> 2. Set list[1] > 0. [2][3]\n\n[1] cranes.md, characters 0 to 9  "
     (told,) = session_digest(session(1), [task(0, result=text)], [], 2000).tasks
-    assert told.decided == "From cranes.md: 1. Stop the drive. 2. Set list[1] > 0."
+    assert told.decided == "From cranes.md: 1. Stop it. 2. Set list[1] > 0."
 
 
 @given(

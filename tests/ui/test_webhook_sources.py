@@ -44,7 +44,7 @@ async def test_the_json_of_an_unknown_sender_is_mapped_and_tried_first(front: Ru
     assert front.house.commits == []
     (task,) = trial["tasks"]
     assert (task["description"], task["systems"], task["kind"]) == ("db1: disk full", ["db", "disk"], "troubleshoot")
-    assert (trial["resolved"], trial["ignored"]) == (["k0"], ["the mapping ignores it"])
+    assert (trial["resolved"], trial["ignored"]) == (["k0"], ["the mapping ignores k2"])
     reply = (await front.me.post("/hooks/ours", json=body)).json()
     assert [each["effect"] for each in reply["arrived"]] == ["submitted", "unknown"]
     (routed,) = front.house.of_type(TaskRouted)
@@ -113,7 +113,7 @@ async def test_the_files_in_the_docs_are_valid_and_the_example_is_mapped(front: 
     body = (ROOT / "examples" / "webhooks" / "monitoring.json").read_text()
     trial = (await front.me.post("/hooks/monitoring", params={"trial": "true"}, content=body)).json()
     assert [task["description"] for task in trial["tasks"]] == ["db1: disk full: /var/lib/postgresql"]
-    assert trial["ignored"] == ["the mapping ignores it"]
+    assert trial["ignored"] == ["the mapping ignores k-18"]
     file = tmp_path / "receivers.toml"
     file.write_text("\n".join(blocks_of("notify.md")))
     file.chmod(0o600)

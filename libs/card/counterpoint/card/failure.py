@@ -104,7 +104,8 @@ def _of_all(parts: Sequence[Mapping[str, Any]], repeats: Any) -> str | None:
     first, last = _time(repeats.get("first_at")), _time(repeats.get("last_at"))
     when = f" in {span(last - first)}" if first and last else ""
     since = f", first on {first.date()}" if first and last else ""
-    return f"{quantity(count, 'failure')}{when} with the {quantity(len(parts), 'incident')} merged into it{since}"
+    incidents = "the incident" if len(parts) == 1 else f"the {len(parts)} incidents"
+    return f"{quantity(count, 'failure')}{when} with {incidents} merged into it{since}"
 
 
 def _repeats(context: Mapping[str, Any]) -> str | None:
@@ -127,10 +128,13 @@ def _tries(context: Mapping[str, Any]) -> str | None:
         f"{tries} of {retries + 1} tries" if isinstance(retries, int) else f"{tries} {'try' if tries == 1 else 'tries'}"
     )
     failed_at = context.get("failed_at")
-    return f"{most}, the last at {moment(failed_at)}" if failed_at else most
+    if not failed_at:
+        return most
+    return f"{most}, {'' if tries == 1 else 'the last '}at {moment(failed_at)}"
 
 
 def _error(error: str, verbose: bool) -> Iterator[str]:
+    """Yield the error, of a long one the exception that escaped, or the beginning and the end of a log."""
     lines = error.splitlines()
     if verbose or (len(lines) <= _ERROR_LINES and len(error) <= _ERROR_CHARS):
         yield from lines
@@ -138,9 +142,18 @@ def _error(error: str, verbose: bool) -> Iterator[str]:
     raised, message = headline(error)
     message = message.strip()
     whole = f"{raised}: {message}" if raised and not message.startswith(raised) else message
-    shown = [line for line in whole[:_ERROR_CHARS].splitlines() if line.strip()][:_ERROR_LINES]
-    yield from shown
+    if raised is None and len(lines) > _ERROR_LINES:
+        half = _ERROR_LINES // 2
+        yield from _lines(whole[: _ERROR_CHARS // 2])[:half]
+        yield "…"
+        yield from _lines(whole[-_ERROR_CHARS // 2 :])[-half:]
+    else:
+        yield from _lines(whole[:_ERROR_CHARS])[:_ERROR_LINES]
     yield f"… {quantity(len(lines), 'line')} in total, shown with --verbose"
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip()]
 
 
 _WITHOUT_BEFORE = ("freshness", "upstream")

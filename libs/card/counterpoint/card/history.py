@@ -62,7 +62,7 @@ def _seen(task: Task, verbose: bool) -> Iterator[str]:
         yield "no: the nearest earlier failures have few words in common with it, and another meaning"
     else:
         fix = _fix(task)
-        nearest = fix or before[0]
+        nearest = fix or max(before, key=_band)
         yield _headline(before, nearest, verbose)
         yield from _fixed(task, fix) if fix else ["no attempt has helped yet"]
         if nearest.because:
@@ -139,9 +139,13 @@ def _before(task: Task) -> list[SimilarAttempt]:
 
 
 def _fix(task: Task) -> SimilarAttempt | None:
-    """Return the first attempt that helped, preferably the proposed one, then one that a person confirmed."""
-    helped = [one for one in _before(task) if one.outcome == "succeeded"]
-    cited = _cited(task)
+    """Return the first attempt that helped, preferably the proposed one, then one that a person confirmed.
+
+    One at a failure that is clearly less alike than the nearest is none: what has failed for that one is said instead.
+    """
+    before, cited = _before(task), _cited(task)
+    top = max((_band(one) for one in before if one.likelihood is not None), default=0.0)
+    helped = [one for one in before if one.outcome == "succeeded" and (one.id in cited or _band(one) >= top)]
     return min(helped, key=lambda one: (one.id not in cited, _unsure(one), not one.confirmed), default=None)
 
 
@@ -170,6 +174,8 @@ def _how(attempt: SimilarAttempt) -> str:
             return "no outcome yet"
         case "succeeded", "observed":
             return "succeeded (observed, not confirmed by a person)"
+        case "superseded", "observed":
+            return "not known to be the cause of the recovery"
         case "superseded", evidence:
             return f"not the cause of the recovery ({evidence})"
         case outcome, evidence:

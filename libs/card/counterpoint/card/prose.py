@@ -13,6 +13,7 @@ _QUOTES = 3
 _PLANNED = frozenset({"no_provider", "no_model"})
 """Codes of stops whose text is a plan."""
 _BLOCK = re.compile(r"(\d+\. |[-*+] |\||#|```|\[\d+\] )")
+_LATER_STEP = re.compile(r"(?!1\. )\d+\. ")
 
 
 def proposal(task: Task) -> CardSection:
@@ -81,7 +82,11 @@ def reflowed(markdown: str) -> Iterator[str]:
         content = line.removeprefix(">").lstrip()
         fence = content.startswith("```")
         begins = (
-            code or fence or _BLOCK.match(content) or quoted != paragraph.startswith(">") or paragraph.endswith("  ")
+            code
+            or fence
+            or (_BLOCK.match(content) and not _continues(paragraph, content))
+            or quoted != paragraph.startswith(">")
+            or paragraph.endswith("  ")
         )
         if paragraph and content and not begins:
             paragraph = f"{paragraph} {content}"
@@ -95,6 +100,12 @@ def reflowed(markdown: str) -> Iterator[str]:
             paragraph = ""
     if paragraph:
         yield paragraph
+
+
+def _continues(paragraph: str, content: str) -> bool:
+    """Return whether a line with a number in front goes on with a sentence ("on the" / "3. October"): as in CommonMark,
+    only the number 1 begins a list within a paragraph."""
+    return bool(_LATER_STEP.match(content)) and not _BLOCK.match(paragraph.removeprefix(">").lstrip())
 
 
 def flat(quoted: str) -> str:

@@ -55,12 +55,14 @@ def report(task: Task) -> CardSection:
     """Return how to report the outcome of the attempt; of an escalated failure, the fix that a person found."""
     command, project = f"counterpoint outcome {task.task_id} succeeded", f"--project {task.project}"
     escalated = task.state == "input_required" and task.escalation is not None and task.kind == "troubleshoot"
+    fixed = f'{command} --note "WHAT FIXED IT" {project}'
+    if task.waiting_for == "outcome" and task.shadow and task.override is None:
+        return section("report", [fixed, "once it works again: the note is learned as the fix"])
     if task.waiting_for == "outcome" or (escalated and task.proposal):
         number = f"--attempt {task.attempt} " if task.waiting_for == "outcome" else ""
         other = 'or failed, or partial; add --by something-else --note "…" if something else fixed it'
         return section("report", [f"{command} {number}{project}", other])
     if escalated:
-        fixed = f'{command} --note "WHAT FIXED IT" {project}'
         return section("report", [fixed, "once it works again: the note is proposed for the next such failure"])
     return section("report", ())
 

@@ -18,6 +18,12 @@ def check_id(given: str | None) -> str | None:
 
 
 TaskId = Annotated[str, typer.Argument(metavar="TASK", help="The task's id.", callback=check_id)]
+SessionId = Annotated[
+    str | None,
+    typer.Option(
+        "--session", metavar="ID", help="The session that it belongs to; a new id starts one.", callback=check_id
+    ),
+]
 ErrorFile = Annotated[
     Path | None,
     typer.Option("--error-file", help="A file with the complete error message.", exists=True, dir_okay=False),

@@ -16,7 +16,7 @@ TOKEN_CHARS = 4
 _RESULT_CHARS, _TRIED_CHARS = 600, 300
 _OUTCOMES = frozenset({"succeeded", "failed", "partial"})
 
-_QUOTE_MARK, _REFERENCE = re.compile(r"^> ?|(?<=\S) \[\d{1,3}\](?=:?\s*$)"), re.compile(r"\[\d{1,3}\] \S")
+_QUOTE_MARK, _REFERENCE = re.compile(r"^> ?|(?<=\S) (?:\[\d{1,3}\])+(?=:?\s*$)"), re.compile(r"\[\d{1,3}\] \S")
 
 
 class TriedAct(Shape):

@@ -147,7 +147,8 @@ def outcomes_by_number(attempts: Iterable[Attempt]) -> dict[str, dict[str, Any]]
 
 
 def with_attempts(findings: Findings | None, attempts: Iterable[Attempt]) -> Findings:
-    """Put the attempts of this task before those of earlier tasks in the findings."""
+    """Put the attempts of this task before those of earlier tasks in the findings. Proposals in shadow, which nobody
+    was shown, are left out."""
     own = tuple(
         SimilarAttempt(
             id=attempt.attempt_id,
@@ -164,6 +165,7 @@ def with_attempts(findings: Findings | None, attempts: Iterable[Attempt]) -> Fin
             score=1.0,
         )
         for attempt in attempts
+        if not attempt.shadow
     )
     existing = findings or Findings()
     ids = {attempt.id for attempt in own}
@@ -202,12 +204,8 @@ def _classify_existing(
         and not _is_by_reporter(existing)
     ):
         return OutcomeCorrection(_with_outcome(existing, message, now), _lesson(history, existing, message, now))
-    if (
-        existing.outcome == SUPERSEDED
-        and existing.note is None
-        and message.fixed_by == existing.fixed_by
-        and message.note
-    ):
+    if existing.note is None and message.note and _is_same_cause(existing, message):
+        message = message.model_copy(update={"fixed_by": message.fixed_by or existing.fixed_by})
         return OutcomeCorrection(_with_outcome(existing, message, now), _lesson(history, existing, message, now))
     return ConflictingOutcome(existing)
 
@@ -249,6 +247,13 @@ def _lesson(history: TaskHistory, existing: Attempt, message: TaskOutcomeReporte
 def _is_same(existing: Attempt, message: TaskOutcomeReported) -> bool:
     report = SUPERSEDED if is_superseding(message) and not _is_by_reporter(existing) else message.outcome
     return (existing.outcome, existing.outcome_error, existing.note) == (report, message.error_message, message.note)
+
+
+def _is_same_cause(existing: Attempt, message: TaskOutcomeReported) -> bool:
+    """Whether a report repeats a success, by the same cause; its note may say more."""
+    if is_superseding(message):
+        return existing.outcome == SUPERSEDED and existing.fixed_by == message.fixed_by
+    return existing.outcome == message.outcome == "succeeded"
 
 
 def _is_repetition(latest: Attempt, message: TaskOutcomeReported, state: WorkflowState) -> bool:

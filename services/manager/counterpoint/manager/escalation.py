@@ -66,11 +66,14 @@ def escalation_message(task: Task) -> TaskEscalated:
 
 def ask_cause(task: Task, attempt: int | None) -> Need:
     """Ask for the cause of an unexplained recovery. `attempt`: the proposal that may be the cause."""
+    subject = "the job" if task.target and task.target.job else "it"
     report = f"counterpoint outcome {task.task_id} succeeded"
     how = f'{report} --by something-else --note "WHAT WAS CHANGED" --project {task.project}'
     if attempt is None:
-        return Need(kind="outcome", what="the job works again: report what was changed", how=how)
-    what = f"the job works again: report what was changed; if it was attempt {attempt}, `--by proposal` without a note"
+        return Need(kind="outcome", what=f"{subject} works again: report what was changed", how=how)
+    what = (
+        f"{subject} works again: report what was changed; if it was attempt {attempt}, `--by proposal` without a note"
+    )
     return Need(kind="outcome", what=what, how=how)
 
 

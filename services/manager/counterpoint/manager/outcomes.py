@@ -95,7 +95,8 @@ def _resolved(history: TaskHistory, learned: tuple[Attempt, ...], learn: Reasoni
     last = learned[-1]
     credited = last.outcome == "succeeded" and last.tried
     unexplained = last.evidence == "observed" or (last.outcome == SUPERSEDED and last.fixed_by != "nothing")
-    needs = (ask_cause(history.task, last.attempt if credited else None),) if unexplained else ()
+    possible = bool(last.tried) and last.evidence == "observed" and not last.shadow
+    needs = (ask_cause(history.task, last.attempt if possible else None),) if unexplained else ()
     findings = _with_question(with_attempts(history.task.findings, _attempts_with(history, *learned)), needs)
     result = last.tried if credited and last.evidence == "reported" else _end_reason(last)
     task = with_transition(

@@ -7,7 +7,7 @@ import typer
 
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.errors import Exit, UsageError
-from counterpoint.cli.options import ErrorFile, Timeout, parse_job
+from counterpoint.cli.options import ErrorFile, SessionId, Timeout, parse_job
 from counterpoint.cli.session import CommandSession
 from counterpoint.cli.task_requests import read_error, read_text, show_result, submit_task, wait_for_task
 
@@ -37,6 +37,7 @@ def submit(
     idempotency_key: Annotated[
         str | None, typer.Option("--idempotency-key", help="Submissions with the same key are one task.")
     ] = None,
+    session_id: SessionId = None,
 ) -> Exit | None:
     """Submit a task."""
     if kind not in KINDS:
@@ -52,6 +53,7 @@ def submit(
         "target": _target(job, dataset, run),
         "autonomy": autonomy,
         "budget": _budget(budget),
+        "session_id": session_id,
         "project": session.project,
     }
     with session.connect() as api:

@@ -192,7 +192,8 @@ def _likenesses(
         circumstances = max(
             (each.circumstances for each in incidents[name]), key=lambda each: each.declared is not None
         )
-        is_top_ranked = is_top_ranked and (circumstances.template or circumstances.report)
+        same = circumstances.template or circumstances.report
+        is_top_ranked = is_top_ranked and (same or circumstances.other_code)
         value = likeness(most, circumstances, is_top_ranked=is_top_ranked)
         likeness_by_incident[name] = round(value, 4), reasons(pair.resemblance, circumstances)
     return likeness_by_incident

@@ -138,7 +138,8 @@ def likeness_model(file: Path | None = None) -> LikenessModel:
 def likeness(value: float, circumstances: Circumstances, is_top_ranked: bool = True) -> float:
     """Return the probability of the same cause: `value` of the model, within the bounds of the circumstances.
 
-    `is_top_ranked`: all failures ranked before it have the same message. Otherwise the same message sets no minimum.
+    `is_top_ranked`: all failures ranked before it have the same message, or another code and so another cause.
+    Otherwise the same message sets no minimum.
     """
     if circumstances.declared is not None:
         return CONFIRMED if circumstances.declared else REFUTED

@@ -226,11 +226,14 @@ def _experience(procedure: Procedure, lessons: Sequence[Lesson]) -> list[str]:
 
 
 def _outcome(lesson: Lesson) -> str:
-    """Return the outcome of an act in words; a success that no trusted principal reported is called unconfirmed."""
+    """Return the outcome of an act in words: its best one, and whether that was for another failure; a success that no
+    trusted principal reported is called unconfirmed."""
     if lesson.failures:
         return "failed"
     if lesson.confirmed:
-        return "worked"
+        best = lesson.proofs or lesson.successes
+        worked = "worked" if lesson.proofs else "helped in part"
+        return worked if any(one.recognised for one in best) else f"{worked} for a failure that may be another one"
     attempt = lesson.cited.attempt
     return f"{attempt.outcome} ({attempt.evidence} by {attempt.by}, not confirmed by a trusted person)"
 

@@ -14,6 +14,7 @@ from counterpoint.proto.signature import headline
 
 ERROR_LIMIT_CHARS = 4_000
 STACK_LIMIT_CHARS = 8_000
+_OMITTED = "\n…\n"
 _NUMBER_CHARS = 18
 
 
@@ -168,7 +169,7 @@ def fallback_error(run_facets: Mapping[str, Any], datasets: object) -> RunError 
             continue
         for part in (_part(run_facets, name), _part(_part(run_facets, name), "run_result")):
             if message := text(part, "message") or text(part, "error"):
-                return RunError(headline=(redact(message) or "")[:ERROR_LIMIT_CHARS].strip())
+                return RunError(headline=_both_ends((redact(message) or "").strip()))
     return None
 
 
@@ -181,4 +182,12 @@ def run_error(facet: Mapping[str, Any]) -> RunError | None:
     value = message.strip() if message is not None else headline_text
     if raised_class is not None and headline(value)[0] is None:
         value = f"{raised_class}: {value}" if value else raised_class
-    return RunError(headline=value[:ERROR_LIMIT_CHARS], stack_trace=stack[-STACK_LIMIT_CHARS:] if stack else None)
+    return RunError(headline=_both_ends(value), stack_trace=stack[-STACK_LIMIT_CHARS:] if stack else None)
+
+
+def _both_ends(message: str) -> str:
+    """Return a message without the middle of a long one: a log ends with the cause, a trace with its exception."""
+    if len(message) <= ERROR_LIMIT_CHARS:
+        return message
+    half = (ERROR_LIMIT_CHARS - len(_OMITTED)) // 2
+    return f"{message[:half]}{_OMITTED}{message[-half:]}"

@@ -39,8 +39,8 @@ def check_outcome(task: Task, report: ReportOutcome, evidence: Evidence) -> None
 def is_late(task: Task, report: ReportOutcome | None = None) -> bool:
     """Return whether an intervention comes after the end of a task and has no effect.
 
-    Still effective are the outcome of a proposal or a plan that had none, and a report that replaces an observation. A
-    repeated report is not late.
+    Still effective are the outcome of a proposal or a plan that had none, a report that replaces an observation, and
+    the first note of a success. A repeated report is not late, one with another note is.
     """
     if task.state not in ENDED:
         return False
@@ -51,8 +51,9 @@ def is_late(task: Task, report: ReportOutcome | None = None) -> bool:
         return False
     if stored is None:
         return task.resolution not in {*UNANSWERED, "planned"}
-    differs = stored["outcome"] != _implied_outcome(task, report) and not _refines(stored, task, report)
-    return bool(stored["evidence"] == "reported" and differs)
+    same = stored["outcome"] == _implied_outcome(task, report) and report.note in (None, stored.get("note"))
+    adds = stored["outcome"] == _implied_outcome(task, report) and stored.get("note") is None
+    return bool(stored["evidence"] == "reported" and not (same or adds or _refines(stored, task, report)))
 
 
 def _refines(stored: dict[str, Any], task: Task, report: ReportOutcome) -> bool:

@@ -98,7 +98,7 @@ def _mapped(source: WebhookSource, row: Any, event: Event) -> Event:
         return event
     values = {name: _searched(expression, f"map.{name}", row) for name, expression in source.map.items()}
     if values.pop("ignore", None):
-        return IgnoredEvent("the mapping ignores it")
+        return IgnoredEvent(f"the mapping ignores {text_of(values.get('id'), 100) or 'it'}")
     resolved = bool(values.pop("resolved", event.resolved))
     key = text_of(values.pop("id", None), 1000) or event.key
     if "systems" in values:

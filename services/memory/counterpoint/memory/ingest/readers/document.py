@@ -10,6 +10,7 @@ from counterpoint.memory.ingest.readers.encoding import decoded
 from counterpoint.memory.ingest.readers.html import html
 from counterpoint.memory.ingest.readers.notebook import notebook
 from counterpoint.memory.ingest.readers.pdf import is_pdf, pdf
+from counterpoint.memory.ingest.readers.table import is_table, table
 from counterpoint.memory.ingest.readers.turns import turns_of, turns_of_json
 from counterpoint.proto.conversation import transcript
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
@@ -44,6 +45,8 @@ def read(name: str, given: str | bytes, type: ContentType | None = None, *, apar
             found = pdf(given)
             return DocumentText(found.text, "pdf", found.title, found.problem)
         given = decoded(given, html=type == "html" or (type is None and detect(name, "") == "html"))
+    if type is None and is_table(name) and (as_markdown := table(given)):
+        return DocumentText(as_markdown, "markdown")
     kind = type or _kind(name, given)
     match kind:
         case "html":

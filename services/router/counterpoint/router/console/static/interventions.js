@@ -80,7 +80,7 @@ export async function answerChange(task) {
     title: "What did you change?",
     body: [
       h("p", null, h("strong", null, task.title)),
-      h("p", null, "The job works again, and nobody has said why. The answer is learned, and proposed the next time."),
+      h("p", null, "It works again, and nobody has said why. The answer is learned, and proposed the next time."),
       field("What fixed it", note),
       h("p", null, h("label", null, h("input", { type: "checkbox", name: "nothing", onchange: (event) => (note.disabled = event.target.checked) }), " Nothing was changed; it recovered by itself")),
     ],
