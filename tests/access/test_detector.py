@@ -3,6 +3,7 @@
 import base64
 import json
 import unicodedata
+from unittest.mock import patch
 
 import pytest
 from growth import LIMIT, growth
@@ -10,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from counterpoint.guard.cards import is_card_number, luhn
-from counterpoint.guard.detector import Finding, _FindingsCache, redact, scan
+from counterpoint.guard.detector import Finding, _detect, _FindingsCache, redact, scan
 from counterpoint.guard.field_detector import redact_fields, scan_fields
 
 
@@ -298,8 +299,22 @@ def test_verdicts_are_remembered_within_a_bound_and_without_the_text() -> None:
     first = [verdicts.of(text) for text in texts]
     assert verdicts.of(texts[2]) is first[2]
     assert [verdicts.of(text) for text in texts] == first
-    assert len(verdicts._cached) == 2
+    assert len(verdicts._cached) <= 2
     assert not any(text in repr(verdicts._cached) for text in texts)
+
+
+HASHES = st.sampled_from([16, 32]).flatmap(lambda size: st.binary(min_size=size, max_size=size)).map(bytes.hex)
+IDS = st.uuids().map(str) | HASHES
+MADE_OF_IDS = st.builds("{}{}{}".format, st.sampled_from(["", "doc-", "job:", "data:chunks/"]), IDS, st.just("-00042"))
+
+
+@given(IDS | MADE_OF_IDS)
+@example("0" * 32)
+@example("41111111-1111-1111-1111-111111111111")
+def test_an_id_has_no_finding_and_is_not_searched(text: str) -> None:
+    assert _detect(text) == ()
+    with patch("counterpoint.guard.detector._detect", side_effect=AssertionError("searched")):
+        assert scan(text) == ()
 
 
 @pytest.mark.parametrize(

@@ -200,3 +200,22 @@ def test_the_names_of_a_value_are_replaced_and_the_rest_is_itself() -> None:
     other = replace_texts(task, {KEY: "x"})
     assert other.target == Target(job=JobRef(namespace="etl", name="x"), paths=("x", "a"))
     assert replace_texts(task, {"nothing": "x"}) is task
+
+
+def test_a_body_of_known_names_is_judged_without_a_copy_and_is_not_the_same_object() -> None:
+    body = {"job": {"name": "orders.load", "owners": ["ann@acme.test"]}, "text": PASSWORD, "version": 3}
+    assert redact_body_names(body, ("text",), fingerprint) == (body, ())
+    with patch("counterpoint.guard.names.redact_name", side_effect=AssertionError("judged again")):
+        again, changed = redact_body_names(body, ("text",), fingerprint)
+    assert (again, changed) == (body, ())
+    assert again is not body
+
+
+@pytest.mark.parametrize("key", ["password", KEY])
+def test_a_known_name_is_redacted_where_its_key_makes_it_a_secret(key: str) -> None:
+    body = {"a": [{"note": "h7q2Lx9"}]}
+    assert redact_body_names(body, (), fingerprint) == (body, ())
+    assert redact_body_names(body, (), fingerprint) == (body, ())
+    redacted_now, changed = redact_body_names({"a": [{key: "h7q2Lx9"}]}, (), fingerprint)
+    assert changed
+    assert redacted_now["a"] != [{key: "h7q2Lx9"}]

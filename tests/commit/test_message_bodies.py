@@ -2,7 +2,9 @@
 
 import json
 from typing import Any
+from unittest.mock import patch
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from memory_service.house import WORKED, House, decision
@@ -52,6 +54,28 @@ def test_a_body_without_its_records_is_lost_and_no_error() -> None:
     of_it = row(CommitTexts([record]).stored(canonical(data), data), [record])
     for change in ({"repeated": None}, {"repeated": "[]"}, {"repeated": "[null]"}, {"parts": "x"}, {"records": None}):
         assert "lost" in json.loads(whole_body({**of_it, **change}))
+
+
+def test_a_record_is_read_once_for_all_messages_of_its_commit() -> None:
+    record = canonical({"result": LONG, "findings": FINDINGS, "short": "x"})
+    texts = CommitTexts([record])
+    with patch("counterpoint.memory.record.message_bodies.json.loads", side_effect=json.loads) as reading:
+        stored = [texts.stored(canonical(data), data) for data in ({"text": LONG, "n": n} for n in range(3))]
+    assert [each.records for each in stored] == [(0,)] * 3
+    assert reading.call_count == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(-0.0, "0.0"), (-0.01, "-0.01"), (1e22, "1" + "0" * 22), (1e-7, "1e-07"), ("e+ -0.0 1e+2", '"e+ -0.0 1e+2"')],
+)
+def test_canonical_numbers_are_those_of_the_database(value: object, text: str) -> None:
+    assert canonical([value]) == f"[{text}]"
+
+
+def test_a_small_negative_number_needs_no_second_reading() -> None:
+    with patch("counterpoint.memory.record.canonical.json.loads", side_effect=AssertionError("read")):
+        assert canonical({"cosine": -0.0625, "name": "e+x"}) == '{"cosine":-0.0625,"name":"e+x"}'
 
 
 async def logged(house: House, project: str) -> dict[str, Any]:

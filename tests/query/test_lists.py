@@ -3,14 +3,16 @@
 import json
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import asyncpg
 import pytest
 from memory_service.house import House
 
 from counterpoint.local.postgres import run_postgres
+from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.migrate import migrate
-from counterpoint.memory.record.statements import KEYS, edge_walk, listing, records_by_key
+from counterpoint.memory.record.statements import KEYS, edge_walk, joint, listing, records_by_key
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import EdgeWalk, Get, List
 
@@ -134,6 +136,46 @@ async def test_lists_gets_and_walks_use_an_index_that_fits(
     assert read <= 1
     _, read = await plan(memory, *edge_walk(EdgeWalk(store="edges", start=("node-1",), depth=5), large_project))
     assert read <= 20
+
+
+async def test_reads_of_one_statement_use_the_same_indexes(
+    house: House, large_project: str, memory: Connection
+) -> None:
+    keys, values = records_by_key([("edges", "edges7", False)])
+    lists = [listing(List(store=store, where=where), [large_project]) for store, where, _ in WHERES]
+    used, read = await plan(memory, *joint([(keys, [large_project, *values]), *lists]))
+    for _, where, index in WHERES:
+        assert any(name.startswith(index) for name in used), (where, used)
+    assert "records_pkey" in used
+    assert read <= 100 * len(WHERES)
+
+
+async def test_records_and_lists_of_a_request_are_read_without_a_transaction(house: House, large_project: str) -> None:
+    expected: list[tuple[Get | List, list[str]]] = [
+        (Get(store="jobs", id="jobs8"), ["jobs8"]),
+        (
+            List(store="attempts", where={"task_id": "task-7"}, limit=3),
+            ["attempts2507", "attempts2007", "attempts1507"],
+        ),
+        (Get(store="jobs", id="jobs0"), []),
+        (List(store="attempts", task_id="task-7", limit=2, ascending=True), ["attempts7", "attempts507"]),
+        (List(store="runs", where={"job": "job-3"}), [f"runs{n}" for n in range(2703, 0, -300)]),
+        (List(store="decisions", limit=2), ["decision-3000", "decision-2999"]),
+    ]
+    with patch.object(Database, "snapshot", side_effect=AssertionError("a transaction")):
+        reply = await house.query("router", house.standing(large_project), *(query for query, _ in expected))
+    assert reply.refusal is None, reply.refusal
+    assert [[item.id for item in found.items] for found in reply.found] == [ids for _, ids in expected]
+    assert [found.next_cursor is not None for found in reply.found] == [False, True, False, True, False, True]
+    assert reply.found[1].next_cursor == reply.found[1].items[-1].seq
+
+
+async def test_a_request_with_many_lists_has_the_answer_to_each(house: House, large_project: str) -> None:
+    lists = [List(store="attempts", where={"task_id": f"task-{n}"}, limit=1) for n in range(1, 41)]
+    reply = await house.query("router", house.standing(large_project), *lists)
+    assert [[item.id for item in found.items] for found in reply.found] == [
+        [f"attempts{2500 + n}"] for n in range(1, 41)
+    ]
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 7])

@@ -5,13 +5,15 @@ import secrets
 import time
 import uuid
 from collections.abc import Callable
+from functools import lru_cache
 
 _RAND_MASK = (1 << 74) - 1
 
 
 def _uuid7(ms: int, rand: int) -> str:
     value = (ms & ((1 << 48) - 1)) << 80 | 0x7 << 76 | (rand >> 62 & 0xFFF) << 64 | 0b10 << 62 | rand & ((1 << 62) - 1)
-    return str(uuid.UUID(int=value))
+    digits = f"{value:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def new_id(clock_ns: Callable[[], int] = time.time_ns) -> str:
@@ -24,13 +26,17 @@ def derived_id(parent: str, *parts: str | int) -> str:
 
     A parent that is not a UUIDv7 contributes time zero.
     """
+    digest = hashlib.sha256("\x1f".join([parent, *map(str, parts)]).encode()).digest()
+    return _uuid7(_ms_of(parent), int.from_bytes(digest[:10], "big") & _RAND_MASK)
+
+
+@lru_cache(maxsize=1024)
+def _ms_of(parent: str) -> int:
     try:
         known = uuid.UUID(parent)
-        ms = known.int >> 80 if known.version == 7 else 0
     except ValueError:
-        ms = 0
-    digest = hashlib.sha256("\x1f".join([parent, *map(str, parts)]).encode()).digest()
-    return _uuid7(ms, int.from_bytes(digest[:10], "big") & _RAND_MASK)
+        return 0
+    return known.int >> 80 if known.version == 7 else 0
 
 
 def foreign_id(source: str, event_id: str, time_ms: int) -> str:

@@ -6,6 +6,7 @@ precedence: `offset 4111...` is an offset. A word in a service name is not a cue
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 _CARD = """
 card cards credit debit visa mastercard maestro amex jcb discover diners pan cvv cvc cardholder payment payments paid
@@ -75,6 +76,7 @@ _FORMS: Mapping[str, re.Pattern[str]] = {
 """Forms in which people, but not machines, write such a number."""
 
 _BEFORE, _AFTER = 64, 32
+_NAME_CHARS = 64
 _TAG = re.compile(r"\[?redacted:[a-z0-9_]+(?::[0-9a-f]{16})?\]?")
 """A redaction tag, whose word is not a cue."""
 _LABEL = re.compile(r"([A-Za-z][\w.-]{0,63})[\"']?\s{0,2}(?P<sign>[=:@]?)\s{0,2}[\"'(\[{]{0,2}$")
@@ -105,5 +107,10 @@ def is_confirmed(kind: str, text: str, start: int, end: int) -> bool:
 
 def is_counter(name: str) -> bool:
     """Whether a mapping key names a machine counter. `id` does not: it may be a person's."""
+    return _is_counter(name) if len(name) <= _NAME_CHARS else _is_counter.__wrapped__(name)
+
+
+@lru_cache(maxsize=4096)
+def _is_counter(name: str) -> bool:
     parts = {part.lower() for part in _PARTS.findall(name)}
     return bool(parts & _COUNTERS) and "id" not in parts and not any(parts & cues for cues in _CUES.values())

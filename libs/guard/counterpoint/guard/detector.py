@@ -6,11 +6,8 @@ invisible format characters dropped, one level of base64 decoded); spans are tho
 
 import hashlib
 import re
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-
-from cachetools import LRUCache
 
 from counterpoint.guard.automata import compiled
 from counterpoint.guard.cards import find_cards
@@ -28,6 +25,12 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 FINDINGS_MAX = 16_384
 """Number of texts whose findings are cached."""
+ID = (
+    r"(?:(?:counterpoint|job|dataset|data|request|tasks?|chunks|doc)[:/-]){0,4}"
+    r"(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}(?:[0-9a-f]{32})?)(?:-\d{5})?"
+)
+"""UUIDs, hashes, and ids that the services make of these, which never contain a finding and need no scan."""
+_ID = re.compile(ID)
 TEXT_LIMIT_CHARS = 8 * 1024 * 1024
 _PASSES_MAX = 8
 
@@ -58,7 +61,7 @@ def scan(text: str) -> tuple[Finding, ...]:
     if len(text) > TEXT_LIMIT_CHARS:
         problem = f"{len(text)} characters, more than the limit of {TEXT_LIMIT_CHARS} for scanning"
         raise Permanent(ErrorCode.TOO_LARGE, (Problem(field="text", problem=problem),))
-    return _findings.of(text)
+    return () if _ID.fullmatch(text) else _findings.of(text)
 
 
 def redact(text: str, findings: Iterable[Finding]) -> str:
@@ -80,17 +83,18 @@ class _FindingsCache:
     """The findings of recent texts by the texts' hashes, at most `size`; thread-safe."""
 
     def __init__(self, size: int) -> None:
-        self._lock = threading.Lock()
-        self._cached: LRUCache[bytes, tuple[Finding, ...]] = LRUCache(size)
+        self._size = size
+        self._cached: dict[bytes, tuple[Finding, ...]] = {}
 
     def of(self, text: str) -> tuple[Finding, ...]:
         key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=20).digest()
-        with self._lock:
-            findings = self._cached.get(key)
+        findings = self._cached.get(key)
         if findings is None:
             findings = _detect(text)
-            with self._lock:
-                self._cached[key] = findings
+            # Begun anew when full: an order of use would take longer to keep than a search of the recent texts.
+            if len(self._cached) >= self._size:
+                self._cached.clear()
+            self._cached[key] = findings
         return findings
 
 

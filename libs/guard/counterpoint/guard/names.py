@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from counterpoint.guard.detector import Finding, scan
+from counterpoint.guard.detector import ID, Finding, scan
 from counterpoint.guard.judge import ReleasedFingerprints, nothing_released
 from counterpoint.guard.kinds import Class
 from counterpoint.guard.normalisation import normal
@@ -22,13 +22,8 @@ T = TypeVar("T")
 
 REDACTED_CLASSES: frozenset[Class] = frozenset({"secret", "uncertain", "financial", "identity"})
 """Classes redacted in names. Contact data and network addresses stay, since they may name owners and hosts."""
-_PLAIN = re.compile(
-    r"[a-z_.]{0,24}|(?:(?:counterpoint|job|dataset|data|request|tasks?|chunks|doc)[:/-]){0,4}"
-    r"(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}(?:[0-9a-f]{32})?)(?:-\d{5})?"
-    r"|\d{4}-\d\d-\d\dT[\d:.]{5,15}(?:Z|[+-]\d\d:?\d\d)"
-)
-"""Short words, UUIDs, hashes, ids that the services make of these, and times, which never contain a finding and need no
-scan."""
+_PLAIN = re.compile(rf"[a-z_.]{{0,24}}|{ID}|\d{{4}}-\d\d-\d\dT[\d:.]{{5,15}}(?:Z|[+-]\d\d:?\d\d)")
+"""Short words, ids and times, which never contain a finding and need no scan."""
 
 _CLEAN_NAMES_MAX, _CLEAN_NAME_CHARS = 65_536, 500
 _clean_names: set[str] = set()
@@ -139,6 +134,8 @@ def redact_body_names(
                 return value
 
     free_text_fields = frozenset(free_text)
+    if all(name in free_text_fields or (name in _clean_names and _is_clean(name, body[name])) for name in body):
+        return dict(body), ()
     copy = {
         name if name in free_text_fields else key(name, (name,)): value
         if name in free_text_fields
@@ -146,6 +143,19 @@ def redact_body_names(
         for name, value in body.items()
     }
     return (copy if changed else dict(body)), tuple(changed)
+
+
+def _is_clean(name: str, value: Any) -> bool:
+    """Whether a value under this name is known to be without secrets, with its keys. Most are, and need no copy."""
+    match value:
+        case str():
+            return (value in _clean_names or _PLAIN.fullmatch(value) is not None) and not is_assigned(name, value)
+        case dict():
+            return all(key in _clean_names and _is_clean(key, inner) for key, inner in value.items())
+        case list() | tuple():
+            return all(_is_clean(name, inner) for inner in value)
+        case _:
+            return True
 
 
 def texts_with_secrets(value: object) -> frozenset[str]:

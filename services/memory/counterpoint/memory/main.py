@@ -139,7 +139,7 @@ class MemoryProcess:
             recall_share=settings.recall_share,
         )
         parts = self._parts
-        knowledge = KnowledgeGraph(self._database, self._rules, self._committer, parts.vectors, parts.erasures.lock)
+        knowledge = KnowledgeGraph(self._record, self._rules, self._committer, parts.vectors, parts.erasures.lock)
         self._announcements = Announcements(self.service.connection)
         self._followers: list[Follower] = [
             knowledge,

@@ -28,7 +28,7 @@ class Passage:
     text: str
 
 
-@lru_cache(maxsize=1_000)
+@lru_cache(maxsize=4_000)
 def passages(text: str, markdown: bool = True) -> tuple[Passage, ...]:
     """Return the passages of a text in order.
 
@@ -94,12 +94,12 @@ def is_same_text(first: str, second: str) -> bool:
     return len(shorter) >= _SHORT and len(shorter & longer) >= 0.7 * len(shorter)
 
 
-@lru_cache(maxsize=1_000)
+@lru_cache(maxsize=4_000)
 def _plain(text: str) -> str:
     return _MARK.sub("", " ".join(text.split())).casefold()
 
 
-@lru_cache(maxsize=1_000)
+@lru_cache(maxsize=4_000)
 def _shingles(plain: str) -> frozenset[tuple[str, ...]]:
     words = re.findall(r"\w+", plain)
     return frozenset(tuple(words[i : i + _SHINGLE_WORDS]) for i in range(len(words) - _SHINGLE_WORDS + 1))

@@ -61,7 +61,7 @@ class _Open:
     end: int
 
 
-@lru_cache(maxsize=2_000)
+@lru_cache(maxsize=8_000)
 def units(text: str, program: bool = False, first: bool = False) -> tuple[Unit, ...]:
     """Return the units of a text in order. `program`: source code, split at blank lines only. `first`: the beginning of
     a document, which may have front matter."""

@@ -98,7 +98,7 @@ def _english_of_stem(word: str) -> tuple[str, ...] | None:
     return known[first] if first else tuple(dict.fromkeys(each for of in known.values() for each in of))
 
 
-@lru_cache(maxsize=2_000)
+@lru_cache(maxsize=8_000)
 def is_german(text: str) -> bool:
     """Return whether a text is German: it has two German stop words, or three in ten of its words are German and one
     of them is a stop word, an everyday word or has an umlaut."""
@@ -226,7 +226,7 @@ def restarts(text: str) -> bool:
     return _RESTART.search(text) is not None
 
 
-@lru_cache(maxsize=2_000)
+@lru_cache(maxsize=8_000)
 def separated_verbs(text: str) -> dict[str, str]:
     """Return the known verbs of a text whose prefix ends their clause: `bewahren` is `aufbewahren` in "Wie lange
     bewahren wir das auf?", `bricht` is `abbrechen` in "Warum bricht der Lauf ab?". Nouns, in capitals, are none."""

@@ -173,7 +173,7 @@ def digits(text: str) -> frozenset[str]:
     return frozenset((*_DIGIT.findall(text), *_VERSION.findall(text)))
 
 
-@lru_cache(maxsize=2_000)
+@lru_cache(maxsize=8_000)
 def words_of(text: str) -> frozenset[str]:
     """Return the content words of a text, without the targets of links; for a German text also German stems and their
     translations."""
@@ -181,7 +181,7 @@ def words_of(text: str) -> frozenset[str]:
     return content_words(text) | digits(text) | german_words(text)
 
 
-@lru_cache(maxsize=2_000)
+@lru_cache(maxsize=8_000)
 def german_words(text: str) -> frozenset[str]:
     """Return the stems of the words of a German text and their translations; none of another text."""
     if not is_german(text):

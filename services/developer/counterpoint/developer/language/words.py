@@ -34,7 +34,7 @@ def stem_of(word: str) -> str | None:
     return next(iter(stems)) if len(stems) == 1 else None
 
 
-@lru_cache(maxsize=2_000)
+@lru_cache(maxsize=8_000)
 def content_words(text: str) -> frozenset[str]:
     """Return the stems of the content words of a text.
 

@@ -20,17 +20,18 @@ from counterpoint.memory.provenance.influence import Influence
 from counterpoint.memory.query.as_of import AsOfReader
 from counterpoint.memory.query.costs import costs
 from counterpoint.memory.query.dependents import dependents
-from counterpoint.memory.query.item_view import item, projects, visible
+from counterpoint.memory.query.item_view import item, visible
 from counterpoint.memory.query.message_log import log_page
 from counterpoint.memory.query.moments import moment
 from counterpoint.memory.query.organisation import organisation_limits
 from counterpoint.memory.query.query_scope import one_statement, store_of
 from counterpoint.memory.query.recall_sampler import Ids, RecallSampler
+from counterpoint.memory.query.record_reader import RecordReader
 from counterpoint.memory.query.recorded_steps import recorded
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import SYSTEM
 from counterpoint.memory.record.sql_files import load_statements
-from counterpoint.memory.record.statements import edge_walk, listing, records_by_key
+from counterpoint.memory.record.statements import edge_walk
 from counterpoint.memory.search.rerank import reranked, widened
 from counterpoint.memory.search.vectors import EmbeddedTexts, ModelGone, SearchEngine
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
@@ -152,16 +153,15 @@ class QueryExecutor:
         found = []
         open_connection = self._database.reading if one_statement(queries) else self._database.snapshot
         async with open_connection(SYSTEM if system else grant.project) as connection:
-            got: dict[tuple[str, str], Any] | None = None
+            read = RecordReader(self._policy, grant, queries)
             for n, query in enumerate(queries):
                 started = time.perf_counter()
                 try:
                     if isinstance(query, Get | List | Line | VectorSearch | HybridSearch) and query.as_of is not None:
                         answer = await self._as_of.answer(connection, grant, query, query.as_of, embedded)
                     else:
-                        if isinstance(query, Get) and got is None:
-                            got = await self._gets(connection, grant, queries)
-                        answer = await self._one(connection, grant, query, embedded, got or {}, neighbour_ids[n])
+                        rows = await read.rows(connection, n) if isinstance(query, Get | List) else ()
+                        answer = await self._one(connection, grant, query, embedded, rows, neighbour_ids[n])
                 except asyncpg.DataError as error:
                     raise Permanent(
                         ErrorCode.INVALID,
@@ -194,32 +194,22 @@ class QueryExecutor:
             case _:
                 return None
 
-    async def _gets(self, connection: Any, grant: Grant, queries: Sequence[MemoryQuery]) -> dict[tuple[str, str], Any]:
-        """Return all records of the `Get` queries, by store and id, in one statement."""
-        wanted = list(dict.fromkeys((query.store, query.id) for query in queries if isinstance(query, Get)))
-        places = [projects(self._policy, grant, store) for store, _ in wanted]
-        keys = [(*key, len(visible) > 1) for key, visible in zip(wanted, places, strict=True)]
-        statement, values = records_by_key(keys)
-        rows = await connection.fetch(statement, places[0][0], *values)
-        return {(row["store"], row["id"]): row for row in rows}
-
     async def _one(
         self,
         connection: Any,
         grant: Grant,
         query: MemoryQuery,
         embedded: EmbeddedTexts,
-        got: dict[tuple[str, str], Any],
+        rows: Sequence[Any],
         neighbour_ids: QueryResult | EpisodicResults | None,
     ) -> QueryResult:
         if isinstance(neighbour_ids, QueryResult):
             return neighbour_ids
         match query:
             case Get():
-                row = got.get((query.store, query.id))
-                return self._result(grant, [row] if row else [], QueryPlan.PRIMARY_KEY)
+                return self._result(grant, rows, QueryPlan.PRIMARY_KEY)
             case List():
-                return await self._list(connection, grant, query)
+                return self._listed(grant, query, rows)
             case Line():
                 rows = await connection.fetch(_SQL["line_of_task"], grant.project, query.task_id)
                 rows = rows[::-1] if query.newest_first else rows
@@ -322,9 +312,7 @@ class QueryExecutor:
         items = [item(row, hit.score, {"cosine": hit.score}) for row, hit in found if visible(self._policy, grant, row)]
         return QueryResult(items=tuple(items), tier="episodic", plan=episodic.plan, took_us=0)
 
-    async def _list(self, connection: Any, grant: Grant, query: List) -> QueryResult:
-        sql, values = listing(query, projects(self._policy, grant, query.store))
-        rows = await connection.fetch(sql, *values)
+    def _listed(self, grant: Grant, query: List, rows: Sequence[Any]) -> QueryResult:
         found = self._result(grant, rows[: query.limit], QueryPlan.LIST)
         more = len(rows) > query.limit
         return found.model_copy(update={"next_cursor": rows[query.limit - 1]["seq"] if more else None})

@@ -8,6 +8,9 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 """A NUL in JSON, and not an escaped backslash before `u0000` in a text."""
+_OTHER_AS_STORED = re.compile(r"\de\+\d|-0\.0(?!\d)")
+"""A number that jsonb returns otherwise. A small negative one, such as -0.01, it returns as it is."""
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def canonical(value: Any) -> str:
@@ -16,14 +19,13 @@ def canonical(value: Any) -> str:
     Raises `Permanent` for a number that is not finite.
     """
     try:
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text = _ENCODER.encode(value)
     except ValueError as error:
         raise Permanent(
             ErrorCode.INVALID, (Problem(field="body", problem="contains a number that is not finite"),)
         ) from error
-    if "e+" in text or "-0.0" in text:
-        plain = json.loads(text, parse_float=_as_stored)
-        return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    if ("e+" in text or "-0.0" in text) and _OTHER_AS_STORED.search(text) is not None:
+        return _ENCODER.encode(json.loads(text, parse_float=_as_stored))
     return text
 
 

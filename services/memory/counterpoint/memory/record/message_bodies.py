@@ -15,7 +15,8 @@ _NONE = "{}"
 _LOST = '{"lost":true}'
 """Body of a message whose records are not there."""
 _LARGE = 100
-"""Length of a text in canonical JSON, in characters, from which it is replaced by a reference."""
+"""Length of a field in canonical JSON, in characters, from which it is replaced by a reference; of a text without
+escapes."""
 
 
 class StoredBody(NamedTuple):
@@ -36,6 +37,7 @@ class CommitTexts:
     def __init__(self, bodies: Sequence[str | None]) -> None:
         self._bodies = bodies
         self._whole = {body: n for n, body in enumerate(bodies) if body is not None}
+        self._fields: dict[int, dict[str, str]] = {}
 
     def stored(self, body: str, data: Mapping[str, Any]) -> StoredBody:
         """Return the body of a message, `data` in canonical JSON, as it is stored."""
@@ -45,7 +47,7 @@ class CommitTexts:
             return StoredBody(body)
         found = {}
         for name, value in data.items():
-            if isinstance(value, str | dict | list) and (source := self._field(canonical(value))) is not None:
+            if _may_be_large(value) and (source := self._field(canonical(value))) is not None:
                 found[name] = source
         rest = {name: value for name, value in data.items() if name not in found}
         if not found or not rest:
@@ -59,11 +61,20 @@ class CommitTexts:
         if len(text) < _LARGE:
             return None
         for index, body in enumerate(self._bodies):
-            if body is not None and text in body:
-                for field, value in json.loads(body).items():
-                    if canonical(value) == text:
-                        return index, field
+            if body is not None and text in body and (field := self._large_fields(index, body).get(text)) is not None:
+                return index, field
         return None
+
+    def _large_fields(self, index: int, body: str) -> dict[str, str]:
+        """Return the names of the large fields of a record by their texts."""
+        if index not in self._fields:
+            values = ((name, value) for name, value in json.loads(body).items() if _may_be_large(value))
+            self._fields[index] = {canonical(value): name for name, value in values}
+        return self._fields[index]
+
+
+def _may_be_large(value: Any) -> bool:
+    return isinstance(value, dict | list) or (isinstance(value, str) and len(value) + len('""') >= _LARGE)
 
 
 def whole_body(row: Mapping[str, Any]) -> str:

@@ -55,6 +55,9 @@ WHERE project = {project} AND {conditions} ORDER BY seq {direction} LIMIT {limit
 -- name: list_of_projects
 SELECT * FROM ({parts}) AS of_each_project ORDER BY seq {direction} LIMIT {limit}
 
+-- name: part
+SELECT {number} AS part, of_part.* FROM ({statement}) AS of_part
+
 -- name: walk_one_way
 -- Edges of store $2 reached from nodes $4 (keys $3) in at most $5 hops, the nearest $6 of them, none written after the
 -- position $7; `source` and `target` are the ends of an edge in the direction of the walk.

@@ -21,6 +21,7 @@ KEYS = frozenset({"state", "error_signature", "source", "target", "parent_run_id
 KEY_CHARS = 200
 
 _FIELD = re.compile(r"[a-z][a-z0-9_]{0,40}")
+_PARAMETER = re.compile(r"\$(\d+)")
 
 
 def conditions(query: List, *, indexed: bool = True) -> tuple[list[str], list[Any]]:
@@ -92,6 +93,19 @@ def listing(query: List, projects: Sequence[str]) -> tuple[str, list[Any]]:
         for relation in places
     )
     return union_of_lists(query, parts), [*values, *projects]
+
+
+def joint(statements: Sequence[tuple[str, list[Any]]]) -> tuple[str, list[Any]]:
+    """Return one statement for several with the same columns, and its values. Its rows have the index of their
+    statement in `part`."""
+    parts: list[str] = []
+    values: list[Any] = []
+    for n, (statement, own) in enumerate(statements):
+        before = len(values)
+        shifted = _PARAMETER.sub(lambda found, before=before: f"${int(found[1]) + before}", statement)  # type: ignore[misc]
+        parts.append(_SQL["part"].format(number=n, statement=shifted))
+        values += own
+    return " UNION ALL ".join(parts), values
 
 
 def order_and_limit(query: List) -> dict[str, Any]:
