@@ -92,6 +92,46 @@ def test_entry_may_be_the_whole_page_and_its_remedy_a_neighbour_of_a_result(head
     assert "segment 12 refused" in whole_text(best)
 
 
+LEAD = """# Segment is refused
+
+The writer prints `segment 12 refused, checksum of block 3 does not match the ledger` and stops.
+
+## How it was found
+
+Somebody looked at the ledger.
+
+## {}
+
+1. Stop the second writer.
+2. Drop the block.
+"""
+
+
+@pytest.mark.parametrize("heading", ["Fix", "Fixed by", "Behoben durch"])
+def test_only_remedy_on_a_page_comes_before_its_lead(heading: str) -> None:
+    best, *_ = procedures(FAILURE, hits_of(FAILURE, ("segment.md", LEAD.format(heading))))
+    assert best.numbered == ("1. Stop the second writer.", "2. Drop the block.")
+    assert "segment 12 refused" in whole_text(best)
+
+
+def test_part_with_steps_whose_heading_is_about_the_failure_comes_before_the_symptoms() -> None:
+    page = (
+        "# Segments\n\n## Symptoms\n\nThe writer says `segment 12 refused, checksum of block 3 does not match the "
+        "ledger`, or the reader hangs.\n\n## Checksum errors\n\nTwo writers are at work.\n\n"
+        "1. Stop the second writer.\n\n## Reader hangs\n\n1. Restart the reader.\n"
+    )
+    best, *_ = procedures(FAILURE, hits_of(FAILURE, ("segments.md", page)))
+    assert best.numbered == ("1. Stop the second writer.",)
+    assert "segment 12 refused" in whole_text(best)
+    assert "Restart the reader" not in whole_text(best)
+
+
+def test_remedies_of_several_parts_of_a_page_do_not_belong_to_its_lead() -> None:
+    page = LEAD.format("Fix") + "\n## Reading is slow\n\nIt reads twice.\n\n## Fix of slow reading\n\n1. Buy a disk.\n"
+    best, *_ = procedures(FAILURE, hits_of(FAILURE, ("segment.md", page)))
+    assert best.text.startswith("The writer prints")
+
+
 def test_section_that_is_no_part_of_an_entry_has_no_remedy_elsewhere() -> None:
     page = ENTRIES.replace("### Description", "### Writers").replace("### Root cause", "### Blocks")
     best, *_ = procedures(FAILURE, hits_of(FAILURE, ("writer.md", page)))

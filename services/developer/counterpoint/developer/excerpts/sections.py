@@ -2,10 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
+from itertools import groupby, takewhile
 
 from counterpoint.developer.excerpts.passages import Passage
 from counterpoint.developer.excerpts.relevance import Hit
@@ -18,9 +18,9 @@ STRUCTURED = frozenset({"markdown", "restructuredtext", "html", "notebook", "pdf
 """Types with headings."""
 FIRST = 20
 _REMEDY = re.compile(
-    r"\b(?:mitigat\w*|resol(?:ution|ve|ving)\w*|remed(?:y|ies|iation)|fix(?:es|ing)?|solutions?|workarounds?|recover\w*"
+    r"\b(?:mitigat\w*|resol(?:ution|ve|ving)\w*|remed(?:y|ies|iation)|fix(?:es|ed|ing)?|solutions?|workarounds?|recover\w*"
     r"|what (?:to|can you|should you) do|how to (?:fix|react|respond|handle)|actions?|next steps"
-    r"|behebung|lösung\w*|abhilfe|maßnahmen|vorgehen|was tun|workarounds?)\b",
+    r"|behebung|behoben|lösung\w*|abhilfe|maßnahmen|vorgehen|was tun|workarounds?)\b",
     re.IGNORECASE,
 )
 """Headings of a remedy. In runbooks it follows the meaning, the impact and the diagnosis of an alert."""
@@ -171,16 +171,20 @@ def mostly_documents(hits: Sequence[Hit]) -> bool:
     return 4 * sum((hit.item.body.get("type") or "markdown") in STRUCTURED for hit in first) >= len(first) > 0
 
 
-def remedies_of(section: Section, among: Iterable[Section]) -> tuple[Section, ...]:
+def remedies_of(section: Section, among: Iterable[Section], about: Callable[[str], float]) -> tuple[Section, ...]:
     """Return the sections with the remedy for the symptom or cause that a section describes: the next ones in the same
-    entry."""
-    entry = section.entry
+    entry; if its headings announce none, the part with steps whose heading is most `about` the failure. For a section
+    above its parts they are the only remedy among these."""
+    later = sorted((one for one in among if one.source == section.source), key=lambda one: one.start)
+    entry = section.path if section.entry is None and not section.is_remedy else section.entry
     if entry is None:
         return ()
-    later = sorted((one for one in among if one.source == section.source), key=lambda one: one.start)
     within = [one for one in later if one.start > section.start and one.path[: len(entry)] == entry]
-    first = next((n for n, one in enumerate(within) if one.is_remedy), len(within))
-    return tuple(takewhile(lambda one: one.is_remedy, within[first:]))
+    runs = [tuple(run) for is_remedy, run in groupby(within, key=lambda one: one.is_remedy) if is_remedy]
+    if section.entry is None:
+        return runs[0] if len(runs) == 1 else ()
+    parts = [one for one in within if any(unit.kind == "step" for unit in one.units) and about(one.path[-1]) > 0]
+    return runs[0] if runs else tuple(sorted(parts, key=lambda one: -about(one.path[-1]))[:1])
 
 
 def sections(hits: Sequence[Hit], neighbours: Iterable[Hit] = (), found: bool = True) -> tuple[Section, ...]:

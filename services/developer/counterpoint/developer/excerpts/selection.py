@@ -318,7 +318,7 @@ def select(
     if failure:
         ranked = tuple(sorted(ranked, key=lambda one: one.failure_rank, reverse=True))
         among = sections(hits, neighbours, found=False)
-        ranked = tuple(replace(one, remedies=remedies_of(one.section, among)) for one in ranked)
+        ranked = tuple(replace(one, remedies=remedies_of(one.section, among, sought.telling_share)) for one in ranked)
     if not ranked:
         return None
     render = attributed_text if failure else quotes_text

@@ -50,6 +50,8 @@ KINDS = (
         (r"\b(?:who|which|what|where|when|how (?:many|much))\b[^.?!]{0,200}\b(?:right now|at the moment|tonight"
          r"|this (?:very )?(?:minute|moment)|most recently|(?:the )?last time)\b",
          r"\bwhen did (?:we|somebody|anybody|you)\b",
+         r"^\W*(?:is|are) [^?\n]{1,80} (?:right now|at the moment|currently)\W*$",
+         r"^\W*(?:ist|sind) [^?\n]{1,80} (?:gerade|derzeit|momentan|zurzeit) \w+\W*$",
          r"\bwho\b[^?!\n]{0,60}\b(?:on[- ]call|on duty|on shift)\b[^?!\n]{0,60}"
          r"\b(?:now|today|tomorrow|(?:this|next) (?:week|weekend|month|shift))\b",
          r"\bwer\b[^?!\n]{0,60}\b(?:bereitschaft|dienst)\b[^?!\n]{0,60}"

@@ -108,6 +108,10 @@ class QuestionTerms:
         total = sum(self.worth.values())
         return sum(self.worth[word] for word in words_in) / total if total else 0.0
 
+    def telling_share(self, text: str) -> float:
+        """Return the share in [0, 1] of the weight of its telling words that are in a text."""
+        return self.share_of(self.telling, self.words_in(text)) if self.telling else 0.0
+
     def share_of(self, words: Set[str], words_in: Set[str]) -> float:
         """Return the share in [0, 1] of the weight of some words of the question that is in others; 1 of none."""
         total = sum(self.worth[word] for word in words)
