@@ -11,6 +11,7 @@ from counterpoint.developer.excerpts.answers import QuestionHits
 from counterpoint.developer.excerpts.citations import attributed_text, cite, quotes_text
 from counterpoint.developer.excerpts.passages import Passage, is_same_text, passages, sentences
 from counterpoint.developer.excerpts.relevance import Hit, grade, hits
+from counterpoint.developer.policies.findings import candidates
 from counterpoint.proto.memory import Item
 from counterpoint.proto.messages import utc_now
 
@@ -201,3 +202,12 @@ def test_passages_with_other_text_between_them_are_separate_quotes() -> None:
         for id_, part, start in (("p-1", "One.", 0), ("p-2", "Two.", 12))
     ]
     assert quotes_text(cited).startswith("One. [1]\n\nTwo. [2]")
+
+
+def test_a_candidate_is_the_block_that_has_most_words_of_the_question_and_no_heading() -> None:
+    page = "Availability\n------------\n\nSpoolers are watched.\n\nRestart the spooler of the big printer.\n"
+    (cited,) = candidates([hit_of(page, 0.5)], "How is the big spooler restarted?")
+    assert (cited.quote, cited.role) == ("Restart the spooler of the big printer.", "candidate")
+    (cited,) = candidates([hit_of(RUNBOOK, 0.5)], "Where is the small printer?")
+    assert cited.quote == "| small | 14 |"
+    assert candidates([hit_of("# Only a heading", 0.5)], "heading") == ()

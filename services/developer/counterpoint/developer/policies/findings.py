@@ -1,12 +1,15 @@
 """Findings of a result, and the caveats of citations from untrusted sources."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from counterpoint.developer.evidence.attempts import similar_attempts
 from counterpoint.developer.evidence.gather import Evidence
 from counterpoint.developer.excerpts.citations import cite
-from counterpoint.developer.excerpts.passages import passages
+from counterpoint.developer.excerpts.passages import Passage
 from counterpoint.developer.excerpts.relevance import Hit
+from counterpoint.developer.excerpts.sections import PROGRAMS
+from counterpoint.developer.excerpts.units import BODY, units
+from counterpoint.developer.language.words import content_words
 from counterpoint.proto.findings import Citation, Findings
 
 CANDIDATES = 3
@@ -44,7 +47,14 @@ def under_caveats(caveats: Sequence[str], text: str) -> str:
     return "\n\n".join([*(f"{caveat[0].upper()}{caveat[1:]}." for caveat in caveats), text])
 
 
-def candidates(hits: Sequence[Hit]) -> tuple[Citation, ...]:
-    """Return the first passage of each of the best hits, for a person's further search."""
-    firsts = ((hit, passages(hit.text, hit.markdown)) for hit in hits[:CANDIDATES])
-    return tuple(cite(hit, split[0]).model_copy(update={"role": "candidate"}) for hit, split in firsts if split)
+def candidates(hits: Sequence[Hit], question: str) -> tuple[Citation, ...]:
+    """Return of each of the best hits the block with most words of the question, for a person's further search."""
+    words = content_words(question)
+    best = ((hit, _block_about(words, hit)) for hit in hits[:CANDIDATES])
+    return tuple(cite(hit, block).model_copy(update={"role": "candidate"}) for hit, block in best if block)
+
+
+def _block_about(words: Set[str], hit: Hit) -> Passage | None:
+    found = units(hit.text, hit.item.body.get("type") in PROGRAMS, hit.start == 0)
+    blocks = [Passage("paragraph", unit.start, unit.end, unit.text) for unit in found if unit.kind in BODY]
+    return max(blocks, key=lambda block: len(words & content_words(block.text)), default=None)

@@ -106,7 +106,7 @@ def _build(message: TaskDelegated, evidence: Evidence, assessment: Assessment, c
         return no_provider(message, evidence)
     plan = task_plan(message, evidence, calibration)
     caveats = (*assessment.caveats, *warnings(evidence.lessons))
-    citations = plan.citations if plan else candidates(evidence.found)
+    citations = plan.citations if plan else candidates(evidence.found, message.task.description)
     if plan is None and citations:
         caveats = (*caveats, "the citations are candidates, not a plan")
     what = (
@@ -124,7 +124,7 @@ def _build(message: TaskDelegated, evidence: Evidence, assessment: Assessment, c
 
 def insufficient_evidence(message: TaskDelegated, evidence: Evidence, assessment: Assessment) -> StopResult:
     """Stop for lack of evidence, with candidates to read instead of an answer."""
-    found = candidates(evidence.answers)
+    found = candidates(evidence.answers, message.task.description)
     caveats = (*assessment.caveats, *(["the citations are candidates, not an answer"] if found else []))
     return StopResult(
         "insufficient_evidence",
@@ -138,7 +138,7 @@ def _low_confidence(message: TaskDelegated, evidence: Evidence, assessment: Asse
     """Stop for lack of confidence, with the fix of the most similar failure as an offer."""
     permitted = [lesson for lesson in evidence.lessons if not is_forbidden(message, lesson.text)]
     offer = best_known_fix(permitted, evidence.failure) if message.lane == "investigate" else None
-    citations = (*(offer.citations if offer else ()), *candidates(evidence.found))
+    citations = (*(offer.citations if offer else ()), *candidates(evidence.found, message.task.description))
     caveats = (*assessment.caveats, *warnings(evidence.lessons))
     return StopResult(
         "low_confidence",
@@ -156,7 +156,7 @@ def no_provider(message: TaskDelegated, evidence: Evidence, written: WrittenPlan
     return StopResult(
         "no_provider",
         f"no official provider is known for {', '.join(missing)}; the plan says what is missing and replaces none",
-        findings_of(evidence, (*citations, *candidates(evidence.found)), ()),
+        findings_of(evidence, (*citations, *candidates(evidence.found, message.task.description)), ()),
         provider_needs({system: plan_path(system) for system in missing}, message.project),
         "\n\n".join(plan.text for plan in plans),
         plans,
