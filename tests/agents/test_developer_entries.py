@@ -204,6 +204,16 @@ def test_alert_that_no_section_names_gets_a_likely_procedure_only() -> None:
     assert procedures(f"LedgerCopyBehind: {FAILURE}", hits_of(FAILURE, ("writer.md", ENTRIES)))[0].likely
 
 
+def test_section_about_another_error_of_the_same_family_is_not_likely() -> None:
+    page = ("bills.md", "# Bills\n\n## TW-2208 no valid account\n\nAsk for a valid account of the bill.\n")
+    for code, likely in (("TW-2208", True), ("TW-2231", False), ("KX-2231", True)):
+        best, *_ = procedures(f"{code}: no valid account of the bill", hits_of("bill", page))
+        assert best.likely is likely
+        question = f"What do I do about {code}, no valid account of the bill?"
+        probable = QuestionHits(question, hits_of(question, page)).grade(CURVE).probability
+        assert (probable > LACKING_MAX) is likely
+
+
 @pytest.mark.parametrize(
     ("page", "given"),
     [("`slot.keep_gb` sets how much a slot keeps.\n\n`slot.idle_h` is 72 by default.", False),

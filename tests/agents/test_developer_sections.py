@@ -56,6 +56,35 @@ def test_row_comes_with_the_headers_that_make_it_a_sentence() -> None:
     assert "| Orders lake | Harbour | harbour@lake.example |" in text
 
 
+SERVERS = """Servers
+=======
+
+.. csv-table::
+   :header: "Name", "Purpose", "Contact"
+   :class: compact
+
+   "mail.example", "Mail, and lists", "postmasters"
+   "planet.example", "Planet", "benjamin"
+
+.. list-table:: Racks
+   :header-rows: 1
+
+   * - Rack
+     - Room
+   * - North
+     - Cellar
+"""
+
+
+def test_rows_of_tables_in_restructured_text_are_quoted() -> None:
+    text = answered("Who is the contact for planet?", ("servers.rst", SERVERS))
+    assert '"Name", "Purpose", "Contact"' in text
+    assert '"planet.example", "Planet", "benjamin"' in text
+    section, *_ = sections(hits_of("planet", ("servers.rst", SERVERS)))
+    assert "Name: mail.example; Purpose: Mail, and lists; Contact: postmasters" in section.sentences
+    assert "Cellar" in answered("In which room is the rack North?", ("servers.rst", SERVERS))
+
+
 OWNERS = """## Teams
 
 The owner of a flow is the team whose name it starts with, with these exceptions:

@@ -15,7 +15,7 @@ from counterpoint.developer.language.kinds import kind_of
      "Which version of the slots is there?", "password of the slot database?", "How many slots are idle right now?",
      "Wie viele Slots sind gerade belegt?", "Who do I page when a slot grows?", "In which region is the slot?",
      "Who is on call for the slots at slots.example this week?", "Wer hat heute Bereitschaft für die Slots?",
-     "Is the slot of the replica idle right now?", "Ist der Slot gerade belegt?"],
+     "Wie hoch ist der Slotpreis?", "Is the slot of the replica idle right now?", "Ist der Slot gerade belegt?"],
 )  # fmt: skip
 def test_kind_with_a_form_of_its_own_is_refused_where_no_text_has_it(question: str) -> None:
     made = QuestionHits(question, hits_of(question, ("slots.md", SLOTS))).grade(CURVE)

@@ -1,5 +1,6 @@
 """Sections: the passages of a document under the same headings, joined from the hits of a search."""
 
+import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -205,7 +206,11 @@ def sections(hits: Sequence[Hit], neighbours: Iterable[Hit] = (), found: bool = 
 
 
 def _cells(row: str) -> tuple[str, ...]:
-    return tuple(cell.strip() for cell in row.strip().strip("|").split("|"))
+    if "|" in row:
+        return tuple(cell.strip() for cell in row.strip().strip("|").split("|"))
+    return tuple(
+        cell.strip() for cell in next(csv.reader([row.strip().removeprefix(":header:")], skipinitialspace=True), ())
+    )
 
 
 def _runs(ordered: Sequence[Hit]) -> Iterable[list[Hit]]:

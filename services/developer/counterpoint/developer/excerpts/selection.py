@@ -19,6 +19,7 @@ from counterpoint.developer.language.codes import (
     alert_of,
     first_code_in,
     is_alert,
+    is_of_another_code,
     messages_quoted,
     messages_shown,
 )
@@ -254,8 +255,10 @@ class Selection:
 
     def likelihood_of(self, one: SectionCandidate, excerpts: Sequence[Excerpt]) -> float:
         """Return the likelihood of excerpts, the first of which is the candidate's; low if they lack the requested kind
-        of value."""
+        of value, or are about another error of the same family."""
         probable = likelihood_model().probability(self.features_of(one, excerpts), self.failure)
+        if one.named is None and is_of_another_code(self.terms.codes, one.section.headings):
+            return min(probable, LACKING_MAX)
         return min(probable, LACKING_MAX) if self.lacks(excerpts) else probable
 
     @property

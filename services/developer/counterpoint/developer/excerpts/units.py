@@ -24,6 +24,12 @@ _ADMONITION = frozenset(
     ("note", "tip", "hint", "important", "warning", "caution", "danger", "attention", "error", "admonition", "seealso",
      "versionadded", "versionchanged", "deprecated", "topic", "sidebar")
 )  # fmt: skip
+_CONTAINERS = frozenset(
+    ("list-table", "table", "container", "only", "tabs", "tab", "tab-set", "tab-item", "dropdown", "collapse",
+     "details", "grid", "grid-item", "card", "rst-class")
+)  # fmt: skip
+"""Directives with text in them."""
+_CSV = "csv-table"
 _CODE = frozenset(("code", "code-block", "sourcecode", "parsed-literal", "prompt", "console"))
 _FRONT = re.compile(r"---[ \t]*\r?\n(?=[\w-]+[ \t]*:)(?:[^\n]*\n)*?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
 _COMMENT = re.compile(r"<!--.*?-->\s*$")
@@ -256,11 +262,18 @@ class _Reader:
                 self._found.pop()
                 self._open = _Open("paragraph", start, indent, start + len(line))
             return
+        if name in _CONTAINERS:
+            return
         self._at += 1
         while (following := self._peek()) is not None and _OPTION.match(self._lines[following[0]][1].lstrip()):
             if following[1] <= indent:
                 break
+            if name == _CSV and self._lines[following[0]][1].lstrip().startswith(":header:"):
+                self._add_line("header", *following)
             self._at = following[0] + 1
+        if name == _CSV:
+            self._csv_rows(indent)
+            return
         following = self._peek()
         if following is not None and following[1] > indent:
             self._at = following[0]
@@ -270,6 +283,17 @@ class _Reader:
             self._found.append(Unit(kind, last.start, last.end, last.text, last.indent))
         else:
             self._at -= 1
+
+    def _csv_rows(self, indent: int) -> None:
+        """Read the indented lines of a table of comma-separated values."""
+        while (following := self._peek()) is not None and following[1] > indent:
+            self._add_line("row", *following)
+            self._at = following[0] + 1
+        self._at -= 1
+
+    def _add_line(self, kind: UnitKind, at: int, indent: int) -> None:
+        start, line = self._lines[at]
+        self._add(kind, start, start + len(line), indent)
 
     def _underlined(self, body: str, blank: bool) -> bool:
         if self._at + 1 >= len(self._lines) or (

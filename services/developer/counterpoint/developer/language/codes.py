@@ -37,6 +37,8 @@ _ALERT_LINE = re.compile(
 _HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 ALERT_PARTS_MIN = 3
 """Minimum parts of an alert's name in camel case, since product names such as `OpenShift` have two."""
+_NUMBERED = re.compile(r"(?<!\w)([a-z]{2,12}[-_]?)\d{3,6}(?!\w)")
+"""A numbered error code, normalised: its family and its number."""
 _SPACE = re.compile(r"[\s:=]+")
 _EXIT = re.compile(r"exit(?:ed)?(?: with)?(?: exit)?[ -]?(?:code|status)", re.IGNORECASE)
 
@@ -74,6 +76,14 @@ def first_code_in(codes: tuple[str, ...], text: str) -> str | None:
     normalised = normalise(text) if codes else ""
     present = (code for code in codes if code in normalised)
     return next((code for code in present if re.search(rf"(?<!\w){re.escape(code)}(?!\w)", normalised)), None)
+
+
+def is_of_another_code(codes: Iterable[str], heading: str) -> bool:
+    """Return whether a heading names an error code of the same family as one of the codes, such as `TW-2208` for
+    `TW-2231`, and none of them."""
+    ours = {code: match[1] for code in codes if (match := _NUMBERED.fullmatch(code))}
+    theirs = {match[0]: match[1] for match in _NUMBERED.finditer(normalise(heading))}
+    return ours.keys().isdisjoint(theirs) and not set(ours.values()).isdisjoint(theirs.values())
 
 
 def alert_in(headings: Iterable[str], failure: str) -> str | None:

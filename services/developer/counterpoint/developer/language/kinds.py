@@ -101,7 +101,7 @@ KINDS = (
     ),
     _kind(
         "price",
-        (r"\b(?:cost|costs|price|how expensive|kostet|preis)\b",),
+        (r"\b(?:cost|costs|price|how expensive|kostet|\w{0,30}preis)\b",),
         (r"[$€£]\s?\d", r"\d\s?(?:USD|EUR|dollars?|euros?|cents?|%)"), strict=True,
     ),
     _kind(
