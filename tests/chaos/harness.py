@@ -115,7 +115,8 @@ class Run:
             if response.status_code == 200:
                 task: dict[str, Any] = response.json()
                 self._unsettled[task_id] = (
-                    f"{task['state']} {task.get('waiting_for') or ''}, attempt {task.get('attempt')}"
+                    f"{task['state']} {task.get('waiting_for') or ''}, attempt {task.get('attempt')}, "
+                    f"resolution {task.get('resolution')}, outcomes {task.get('outcomes')}"
                 )
                 if task["state"] in ("completed", "input_required", "failed") and also(task):
                     return task

@@ -1,7 +1,6 @@
 """Replies of a model, read as turns. Pure."""
 
 import json
-import re
 from typing import Any
 
 from pydantic import ValidationError
@@ -9,11 +8,10 @@ from pydantic import ValidationError
 from counterpoint.developer.agent.investigation import MAX_STEPS, ModelProposal, ModelTurn
 from counterpoint.developer.agent.tools import TOOLS
 from counterpoint.developer.evidence.attempts import truncate
-from counterpoint.developer.language.storable import storable
+from counterpoint.developer.language.storable import object_in, storable
 from counterpoint.proto.messages import Shape
 
 _TEXT_CHARS, _PART_CHARS, _ARGUMENT_CHARS = 1_000, 4_000, 1_000
-_OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
 
 class _Reply(Shape):
@@ -26,13 +24,13 @@ class _Reply(Shape):
 
 def turn_of(text: str, finish: str) -> ModelTurn:
     """Return a reply as a turn; unknown fields of it are ignored."""
-    found = _OBJECT.search(text)
+    found = object_in(text)
     if finish == "length":
         return ModelTurn(problem="the reply was cut off at the limit of its length")
-    if found is None:
+    if not found:
         return ModelTurn(problem="the reply is not a JSON object" if text.strip() else "the reply is empty")
     try:
-        reply = _Reply.model_validate(_storable(json.loads(found[0], parse_constant=_refuse_constant)))
+        reply = _Reply.model_validate(_storable(json.loads(found, parse_constant=_refuse_constant)))
     except (ValidationError, ValueError, RecursionError):
         return ModelTurn(problem="the reply is not a JSON object of the form that was asked for")
     said: dict[str, Any] = {

@@ -9,6 +9,7 @@ import json
 import re
 from dataclasses import dataclass
 
+from counterpoint.developer.language.storable import object_in
 from counterpoint.developer.language.words import content_words
 from counterpoint.proto.tasks import Lane, TaskDelegated
 
@@ -18,7 +19,6 @@ MOVABLE = frozenset({"investigate", "plan"})
 TEXT_CHARS = 4_000
 QUOTE_WORDS = 2
 """Minimum number of content words of a quoted question."""
-_OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 _ASKS = re.compile(
     r"^\W*(?:who|whom|whose|what|which|when|where|why|how|is|are|does|do|can|may|should|wer|wem|was|welche\w*|wann|wo|wie"
     r"|warum|wieso|ist|sind|darf|kann|muss)\b",
@@ -66,9 +66,9 @@ def choice_of(reply: str, message: TaskDelegated) -> LaneChoice | None:
 
     The lane of questions needs a question quoted from the description.
     """
-    found = _OBJECT.search(reply)
+    found = object_in(reply)
     try:
-        said = json.loads(found[0]) if found else None
+        said = json.loads(found)
     except (ValueError, RecursionError):
         return None
     if not isinstance(said, dict):
