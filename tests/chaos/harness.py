@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -220,7 +219,7 @@ def main() -> None:
             results.append(asyncio.run(run(place, seed, given.tasks, given.kills, _progress)))
         if not given.json:
             _print(results[-1])
-    print(json.dumps([asdict(result) for result in results]) if given.json else table(results))
+    print(json.dumps([vars(result) for result in results]) if given.json else table(results))
     sys.exit(0 if all(result.ok for result in results) else 1)
 
 
