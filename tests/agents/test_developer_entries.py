@@ -92,6 +92,12 @@ def test_entry_may_be_the_whole_page_and_its_remedy_a_neighbour_of_a_result(head
     assert "segment 12 refused" in whole_text(best)
 
 
+def test_page_of_an_earlier_ticket_may_answer_the_failure_of_another_one() -> None:
+    page = ("ops-2208.md", "# OPS-2208 no valid account\n\n## Fix\n\nAsk for a valid account of the bill.\n")
+    best, *_ = procedures("OPS-2231: no valid account of the bill", hits_of("bill", page))
+    assert best.likely
+
+
 LEAD = """# Segment is refused
 
 The writer prints `segment 12 refused, checksum of block 3 does not match the ledger` and stops.
@@ -128,6 +134,12 @@ def test_part_with_steps_whose_heading_is_about_the_failure_comes_before_the_sym
 
 def test_remedies_of_several_parts_of_a_page_do_not_belong_to_its_lead() -> None:
     page = LEAD.format("Fix") + "\n## Reading is slow\n\nIt reads twice.\n\n## Fix of slow reading\n\n1. Buy a disk.\n"
+    best, *_ = procedures(FAILURE, hits_of(FAILURE, ("segment.md", page)))
+    assert best.text.startswith("The writer prints")
+
+
+def test_remedy_of_one_part_of_a_page_does_not_belong_to_its_lead() -> None:
+    page = LEAD.format("Reading is slow\n\n### Fix")
     best, *_ = procedures(FAILURE, hits_of(FAILURE, ("segment.md", page)))
     assert best.text.startswith("The writer prints")
 
@@ -205,7 +217,8 @@ def test_alert_that_no_section_names_gets_a_likely_procedure_only() -> None:
 
 
 def test_section_about_another_error_of_the_same_family_is_not_likely() -> None:
-    page = ("bills.md", "# Bills\n\n## TW-2208 no valid account\n\nAsk for a valid account of the bill.\n")
+    other = "## TW-2215 bill is too old\n\nArchive the bill.\n"
+    page = ("bills.md", f"# Bills\n\n## TW-2208 no valid account\n\nAsk for a valid account of the bill.\n\n{other}")
     for code, likely in (("TW-2208", True), ("TW-2231", False), ("KX-2231", True)):
         best, *_ = procedures(f"{code}: no valid account of the bill", hits_of("bill", page))
         assert best.likely is likely

@@ -175,12 +175,18 @@ def mostly_documents(hits: Sequence[Hit]) -> bool:
 def remedies_of(section: Section, among: Iterable[Section], about: Callable[[str], float]) -> tuple[Section, ...]:
     """Return the sections with the remedy for the symptom or cause that a section describes: the next ones in the same
     entry; if its headings announce none, the part with steps whose heading is most `about` the failure. For a section
-    above its parts they are the only remedy among these."""
+    above its parts they are the only remedy directly below it."""
     later = sorted((one for one in among if one.source == section.source), key=lambda one: one.start)
     entry = section.path if section.entry is None and not section.is_remedy else section.entry
     if entry is None:
         return ()
     within = [one for one in later if one.start > section.start and one.path[: len(entry)] == entry]
+    if section.entry is None:
+        within = [
+            one
+            for one in within
+            if _REMEDY.search(" ".join(one.path[len(entry) : len(entry) + 1])) or not one.is_remedy
+        ]
     runs = [tuple(run) for is_remedy, run in groupby(within, key=lambda one: one.is_remedy) if is_remedy]
     if section.entry is None:
         return runs[0] if len(runs) == 1 else ()

@@ -257,9 +257,13 @@ class Selection:
         """Return the likelihood of excerpts, the first of which is the candidate's; low if they lack the requested kind
         of value, or are about another error of the same family."""
         probable = likelihood_model().probability(self.features_of(one, excerpts), self.failure)
-        if one.named is None and is_of_another_code(self.terms.codes, one.section.headings):
-            return min(probable, LACKING_MAX)
-        return min(probable, LACKING_MAX) if self.lacks(excerpts) else probable
+        return min(probable, LACKING_MAX) if self._is_of_another_code(one) or self.lacks(excerpts) else probable
+
+    def _is_of_another_code(self, one: SectionCandidate) -> bool:
+        """Whether a section is about another code of a page that lists codes. A single one may be that of a ticket."""
+        listed = {each.section.path[-1:] for each in self.ranked if each.section.source == one.section.source}
+        of_others = {path for path in listed if is_of_another_code(self.terms.codes, " ".join(path))}
+        return one.named is None and one.section.path[-1:] in of_others and len(of_others) > 1
 
     @property
     def misses_alert(self) -> bool:
