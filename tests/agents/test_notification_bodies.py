@@ -176,6 +176,15 @@ async def test_changes_while_a_receiver_does_not_answer_are_told_as_one(hook: Ho
     assert "is resolved" in hook.received[1].content.decode()
 
 
+async def test_a_message_has_the_title_of_the_card() -> None:
+    house = NotifiedHouse([])
+    error = "java.net.ConnectException: refused"
+    long = house.task(title=None, description="Run 7 of the loader failed. " * 20, error_message=error, **PROPOSED)
+    named = summary_of(long, {})
+    assert named.headline.endswith("ConnectException: refused has a proposal")
+    assert len(named.title) <= 80
+
+
 async def test_texts_of_others_hold_no_mentions_and_no_links() -> None:
     house = NotifiedHouse([])
     incident = summary_of(house.task(title=EVIL, error_message=EVIL, **PROPOSED), {})

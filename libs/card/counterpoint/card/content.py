@@ -19,13 +19,14 @@ def card(task: Task, *, verbose: bool = False) -> TaskCard:
     `verbose` adds the numbers, the search queries, and the rows and lines omitted otherwise.
     """
     return TaskCard(
-        title=printable(_title(task))[:TITLE_CHARS],
+        title=printable(task_title(task))[:TITLE_CHARS],
         subtitles=(f"{task.kind}, {state(task)}", f"{task.task_id} in project {task.project}"),
         sections=tuple(_clear(each) for each in _sections(task, verbose) if each.lines),
     )
 
 
-def _title(task: Task) -> str:
+def task_title(task: Task) -> str:
+    """Return the title of a task, as its card, lists and messages show it."""
     job = task.target.job.name if task.target and task.target.job else None
     return title_of(task.description, task.title, task.error_message, job)
 
@@ -38,7 +39,7 @@ def _clear(each: CardSection) -> CardSection:
 def _sections(task: Task, verbose: bool) -> Iterator[CardSection]:
     if task.kind == "question":
         question = task.description.strip()
-        yield section("asked", [question] if question != _title(task) else [])
+        yield section("asked", [question] if question != task_title(task) else [])
     else:
         yield from failure(task, verbose)
         yield recognition(task, verbose)

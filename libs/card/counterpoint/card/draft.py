@@ -10,12 +10,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, assert_never
 
+from counterpoint.card.content import task_title
 from counterpoint.card.failure import moment
 from counterpoint.card.inert import block, span
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.line import Action
 from counterpoint.proto.tasks import ENDED, Task
-from counterpoint.proto.titles import title_of
 from counterpoint.proto.words import quantity
 
 _TIMELINE = 200
@@ -73,7 +73,7 @@ def missing(text: str) -> str:
 
 
 def _postmortem(records: IncidentRecords) -> Iterator[str]:
-    yield f"# Postmortem: {span(_title(records.task))}"
+    yield f"# Postmortem: {span(task_title(records.task))}"
     yield from _head(records)
     yield "## Summary"
     yield "\n".join(_facts(records))
@@ -98,7 +98,7 @@ def _postmortem(records: IncidentRecords) -> Iterator[str]:
 
 
 def _runbook(records: IncidentRecords) -> Iterator[str]:
-    yield f"# {span(_title(records.task))}"
+    yield f"# {span(task_title(records.task))}"
     yield from _head(records)
     yield "## Symptom"
     yield from _error(records.task)
@@ -130,11 +130,6 @@ def _head(records: IncidentRecords) -> Iterator[str]:
     )
     if task.state not in ENDED:
         yield f"**The task has not ended:** its state is {span(task.state)}."
-
-
-def _title(task: Task) -> str:
-    job = task.target.job.name if task.target and task.target.job else None
-    return title_of(task.description, task.title, task.error_message, job)
 
 
 def _facts(records: IncidentRecords) -> Iterator[str]:

@@ -6,6 +6,7 @@ It is a function of the task's record alone, so it does not depend on the order 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
+from counterpoint.card.content import task_title
 from counterpoint.proto.approvals import Approval
 from counterpoint.proto.messages import ProjectName, Shape, Time
 from counterpoint.proto.tasks import ENDED, DatasetRef, Priority, Task
@@ -157,7 +158,7 @@ def summary_of(
         kind=task.kind,
         status=status_of(task),
         severity=task.priority,
-        title=f"Task {task.task_id}" if withheld else shortened(task.title or task.description, TITLE_CHARS),
+        title=f"Task {task.task_id}" if withheld else shortened(task_title(task), TITLE_CHARS),
         job=shortened(job.name, TITLE_CHARS) if job else None,
         dataset=task.target.dataset if task.target else None,
         owner=owner if isinstance(owner, str) else None,
