@@ -13,7 +13,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, TextContent
 from pydantic import ValidationError as ModelError
 
 from counterpoint.proto.error_texts import error_texts
-from counterpoint.proto.errors import CounterpointError, ErrorCode, Permanent
+from counterpoint.proto.errors import CounterpointError, ErrorCode, Permanent, Problem
 from counterpoint.proto.validation import field_problems
 from counterpoint.router.problems import ProblemDetails, problem_of
 
@@ -89,6 +89,8 @@ def _problem(error: FastMCPError, name: str, arguments: dict[str, Any] | None) -
     cause = error.__cause__
     if isinstance(error, ValidationError) and isinstance(cause, ModelError):
         return problem_of(Permanent(ErrorCode.INVALID, field_problems(arguments or {}, cause)))[0]
+    if isinstance(error, ValidationError):
+        return problem_of(Permanent(ErrorCode.INVALID, (Problem(field="arguments", problem=str(error)),)))[0]
     if isinstance(cause, CounterpointError):
         problem, _ = problem_of(cause)
         if problem.status >= 500:
