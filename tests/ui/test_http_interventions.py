@@ -61,6 +61,24 @@ async def test_a_person_who_is_asked_may_report_their_own_attempt(front: Running
     assert (response.status_code, response.json()["late"]) == (202, False)
 
 
+async def test_a_report_that_is_repeated_word_for_word_needs_the_number_of_its_attempt(front: RunningFront) -> None:
+    await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
+    known = {"1": REPORTED | {"outcome": "failed", "note": "no change"}}
+    put_task(front, "t1", "input_required", waiting_for="outcome", attempt=2, outcomes=known)
+    report = {"outcome": "failed", "note": "no change"}
+    response = await front.me.post("/v1/tasks/t1/outcome", json=report)
+    assert (response.status_code, response.json()["code"]) == (409, "conflict")
+    assert response.json()["errors"] == [
+        {
+            "field": "attempt",
+            "problem": "attempt 1 has this outcome and note already; if they are about another attempt, name it",
+        }
+    ]
+    for more in ({"attempt": 2}, {"note": "still no change"}, {"note": None}):
+        response = await front.me.post("/v1/tasks/t1/outcome", json=report | more)
+        assert response.status_code == 202, more
+
+
 async def test_another_outcome_without_a_number_is_409_when_the_task_has_ended(front: RunningFront) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
     known = {"1": REPORTED, "3": REPORTED | {"outcome": "succeeded"}}

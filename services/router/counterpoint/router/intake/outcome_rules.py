@@ -10,7 +10,8 @@ Evidence = Literal["reported", "observed"]
 
 
 def check_outcome(task: Task, report: ReportOutcome, evidence: Evidence) -> None:
-    """Raise `Permanent`: `invalid` for an unknown attempt, `conflict` for an outcome that contradicts a reported one.
+    """Raise `Permanent`: `invalid` for an unknown attempt, `conflict` for an outcome that contradicts a reported one,
+    or that repeats the one of the attempt before without the number of an attempt.
 
     A report without a number about an ended task concerns its latest attempt. Reports replace observations.
     """
@@ -25,6 +26,9 @@ def check_outcome(task: Task, report: ReportOutcome, evidence: Evidence) -> None
             f"attempt {report.attempt} does not exist; the latest is {latest}" if latest else "no attempt was made"
         )
         raise Permanent(ErrorCode.INVALID, (Problem(field="attempt", problem=problem),))
+    if evidence == "reported" and (repeated := _repeated(task, report)):
+        problem = f"attempt {repeated} has this outcome and note already; if they are about another attempt, name it"
+        raise Permanent(ErrorCode.CONFLICT, (Problem(field="attempt", problem=problem),))
     number = report.attempt if evidence == "observed" else _number(task, report)
     stored = task.outcomes.get(str(number))
     if stored is None or stored["outcome"] == _implied_outcome(task, report) or _refines(stored, task, report):
@@ -54,6 +58,18 @@ def is_late(task: Task, report: ReportOutcome | None = None) -> bool:
     same = stored["outcome"] == _implied_outcome(task, report) and report.note in (None, stored.get("note"))
     adds = stored["outcome"] == _implied_outcome(task, report) and stored.get("note") is None
     return bool(stored["evidence"] == "reported" and not (same or adds or _refines(stored, task, report)))
+
+
+def _repeated(task: Task, report: ReportOutcome) -> int | None:
+    """Return the last attempt with an outcome, if a report without a number has the same outcome and note.
+
+    A sender that repeats itself, such as a language model, must not make the next attempt fail.
+    """
+    number = max(map(int, task.outcomes), default=0)
+    if task.state in ENDED or report.attempt or not report.note or not number:
+        return None
+    stored = task.outcomes[str(number)]
+    return number if (stored["outcome"], stored.get("note")) == (report.outcome, report.note) else None
 
 
 def _refines(stored: dict[str, Any], task: Task, report: ReportOutcome) -> bool:

@@ -58,7 +58,7 @@ def next_call(task: Task) -> str:
         return f"It is being worked on: call get_task with task_id {task.task_id} and wait_s 30."
     match task.waiting_for:
         case "outcome":
-            return "Try the proposal, then call log_attempt with the task_id and the outcome."
+            return f"Try the proposal, then call log_attempt with the task_id, attempt {task.attempt} and the outcome."
         case "approval":
             approval = task.approval.approval_id if task.approval else ""
             return f"A person decides: call decide_approval with approval_id {approval}."
