@@ -251,6 +251,45 @@ async def test_escalations_state_the_need_and_a_document_supplies_it(client: Mcp
     assert "ingest_to_rag" in listed["next"]
 
 
+async def test_a_second_session_finds_the_proposals_of_the_first_and_all_that_waits(client: McpClient) -> None:
+    page = "# ZZ77\n\nWhen ZZ77 is logged, close the valve first."
+    await called(client, "ingest_to_rag", content=page, doc_type="runbook", source="zz77.md")
+    stuck = await called(client, "delegate_to_developer", task="x", error_message="qq fails", wait_s=60)
+    proposed = [
+        await called(client, "delegate_to_developer", task="y", error_message=f"ZZ77 at {at}", wait_s=60)
+        for at in ("north", "south")
+    ]
+    assert [each["waiting_for"] for each in (stuck, *proposed)] == ["documents", "outcome", "outcome"]
+    assert "attempt 1" in proposed[0]["next"]
+    listed = await called(client, "list_escalations")
+    task_ids = {each["task_id"] for each in (stuck, *proposed)}
+    assert ({each["task_id"] for each in listed["items"]}, listed["more"]) == (task_ids, False)
+    newest = await called(client, "list_escalations", limit=2)
+    assert (len(newest["items"]), newest["more"]) == (2, True)
+    handover = await client.get_prompt("hand_over_shift", {})
+    assert isinstance(handover.messages[0].content, TextContent)
+    for text in (handover.messages[0].content.text, await read(client, "escalations://open")):
+        assert all(task_id in text for task_id in task_ids)
+
+
+async def test_a_report_that_is_repeated_does_not_fail_the_next_attempt(client: McpClient) -> None:
+    pages = ("# ZZ78\n\nWhen ZZ78 is logged, close the valve.", "# ZZ78 again\n\nWhen ZZ78 is logged, open the gate.")
+    for number, content in enumerate(pages):
+        await called(client, "ingest_to_rag", content=content, doc_type="runbook", source=f"zz78-{number}.md")
+    task = await called(client, "delegate_to_developer", task="y", error_message="ZZ78 at north", wait_s=60)
+    report = {"task_id": task["task_id"], "outcome": "failed", "tried": "Closed the valve, nothing changed"}
+    await called(client, "log_attempt", **report)
+    for _ in range(100):
+        again = await called(client, "get_task", task_id=task["task_id"], wait_s=5)
+        if again["attempt"] == 2 and again["state"] == "input_required":
+            break
+    code, text = await refused(client, "log_attempt", **report)
+    assert (code, "attempt 1 has this outcome and note already" in text) == ("conflict", True)
+    unchanged = await called(client, "get_task", task_id=task["task_id"])
+    assert (unchanged["attempt"], unchanged["state"]) == (2, "input_required")
+    await called(client, "log_attempt", **report, attempt=2)
+
+
 async def test_a_provider_is_found_by_its_name_or_alternatives_are_named(client: McpClient) -> None:
     found = await called(client, "check_provider_exists", system_name="snowflake")
     assert (found["status"], found["package"]) == ("FOUND", "apache-airflow-providers-snowflake")
@@ -329,6 +368,9 @@ async def test_a_task_is_a_resource_a_card_and_a_line(client: McpClient, desk: D
         assert ("**Not recorded:** the cause." in message.content.text) == (prompt is runbook)
     with pytest.raises(MCPError, match="unknown_task"):
         await client.get_prompt("triage_incident", {"task_id": "nothing"})
+    for arguments in ({}, {"task": task_id}):
+        with pytest.raises(MCPError, match=r"invalid: arguments: .*task_id"):
+            await client.get_prompt("write_runbook", arguments)
 
     for reference in (
         PromptReference(name="triage_incident"),

@@ -22,7 +22,7 @@ from counterpoint.proto.errors import Permanent
 from counterpoint.proto.messages import utc_now
 from counterpoint.router.notify.summary import TEXT_CHARS
 from counterpoint.router.webhooks.chat import message_of_teams
-from counterpoint.router.webhooks.chat_commands import command_in
+from counterpoint.router.webhooks.chat_commands import LISTED, command_in
 
 TOKEN = base64.b64encode(b"the security token of Teams").decode()
 SOURCES = (
@@ -105,6 +105,17 @@ async def test_waiting_tasks_and_a_task_are_shown_as_plain_text(chat: RunningFro
     assert "is not a task of project" in await reply_text(chat, "show t2")
     assert "approve APPROVAL HASH" in await reply_text(chat, "")
     assert "load \\<b\\>stock" in card_of(await teams(chat, "waiting"))
+
+
+async def test_proposals_wait_too_and_hide_no_escalation(chat: RunningFront) -> None:
+    put_waiting_task(chat, escalation={"to": "human", "code": "no_memory", "needs": []})
+    for number in range(LISTED - 1):
+        put_task(chat, f"p{number}", "input_required", waiting_for="outcome", proposal="Restart it", title="mend it")
+    lines = (await reply_text(chat, "waiting")).splitlines()
+    assert (len(lines), lines.count("t1: load <b>stock</b> (no_memory)")) == (LISTED, 1)
+    assert "p0: mend it (waits for outcome)" in lines
+    put_task(chat, "p99", "input_required", waiting_for="outcome", proposal="Restart it", title="mend it")
+    assert (await reply_text(chat, "waiting")).splitlines()[-1] == "more: counterpoint tasks --state input_required"
 
 
 async def test_no_text_above_the_clearance_of_the_chat_leaves(chat: RunningFront) -> None:

@@ -20,6 +20,7 @@ from counterpoint.router.api.body import RequestBody, item_json, json_body, repl
 from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.api.openapi import request_body
 from counterpoint.router.api.task_state import current_task, is_settled, wait_for_task
+from counterpoint.router.api.waiting_tasks import escalated_tasks
 from counterpoint.router.intake import interventions
 from counterpoint.router.intake.admission import (
     Acceptance,
@@ -29,7 +30,7 @@ from counterpoint.router.intake.admission import (
     TaskArrival,
     with_sender_fields,
 )
-from counterpoint.router.intake.incident_facts import facts_of, with_incidents
+from counterpoint.router.intake.incident_facts import with_incidents
 from counterpoint.router.intake.intake import receive
 from counterpoint.router.intake.outcome_rules import is_late
 from counterpoint.router.intake.submissions import (
@@ -40,7 +41,6 @@ from counterpoint.router.intake.submissions import (
     request_key,
     task_key,
 )
-from counterpoint.router.intake.task_links import parts_of_open_tasks
 from counterpoint.router.paging import Cursor, Limit, ListPage, TaskId, page
 
 router = APIRouter(prefix="/v1", tags=["tasks"])
@@ -146,20 +146,6 @@ async def escalations(context: Context, cursor: Cursor, limit: Limit = 50) -> Re
     """
     escalated, next_cursor = await escalated_tasks(context, limit, cursor)
     return page(map(item_json, escalated), next_cursor)
-
-
-async def escalated_tasks(
-    context: RequestContext, limit: int, cursor: int | None = None
-) -> tuple[list[Task], int | None]:
-    """Return a page of the tasks that wait for a person or an agent, and the cursor after it. Raises `Denied`."""
-    context.require("read")
-    found = await context.fetch(List(store="tasks", where={"state": "input_required"}, limit=limit, cursor=cursor))
-    listed = await with_incidents(context.memory(), records(found.items, Task))
-    escalated = [task for task in listed if task.escalation]
-    parts = await parts_of_open_tasks(context.memory(), [task.task_id for task in escalated])
-    facts = await facts_of(context.memory(), (task.task_id for task in escalated))
-    parts |= {task_id for task_id, each in facts.items() if each.get("merged_into")}
-    return [task for task in escalated if task.task_id not in parts], found.next_cursor
 
 
 @router.get("/recoveries", responses={200: {"model": ListPage[Task]}}, response_model=None)

@@ -13,7 +13,8 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.router.api.context import RequestContext
 from counterpoint.router.api.search import hit_json
 from counterpoint.router.api.task_line import read_line
-from counterpoint.router.api.tasks import escalated_tasks, read_task
+from counterpoint.router.api.tasks import read_task
+from counterpoint.router.api.waiting_tasks import waiting_tasks
 from counterpoint.router.mcp.caller import caller
 from counterpoint.router.mcp.lineage import job_named
 
@@ -64,8 +65,16 @@ async def lineage_around(context: RequestContext, job: str) -> Lineage:
 
 async def escalations() -> str:
     """The cards of the tasks that wait for a person or an agent, as markdown."""
-    tasks, _ = await escalated_tasks(caller(), WAITING)
-    return "\n\n---\n\n".join(markdown(card(each)) for each in tasks) or "Nothing waits."
+    return await waiting_cards(caller(), WAITING)
+
+
+async def waiting_cards(context: RequestContext, limit: int) -> str:
+    """Return the cards of the tasks that wait, and a line that says so if there are more. Raises `Denied`."""
+    tasks, more = await waiting_tasks(context, limit)
+    cards = [markdown(card(each)) for each in tasks]
+    if more:
+        cards.append(f"More tasks wait: these are the {limit} that changed last. Call list_escalations for up to 100.")
+    return "\n\n---\n\n".join(cards) or "Nothing waits."
 
 
 def add_resources(server: FastMCP) -> None:

@@ -31,7 +31,7 @@ from counterpoint.proto.errors import CounterpointError, Transient
 from counterpoint.proto.memory import List
 from counterpoint.router.api.context import RequestContext
 from counterpoint.router.api.task_state import current_task
-from counterpoint.router.api.tasks import escalated_tasks
+from counterpoint.router.api.waiting_tasks import waiting_tasks
 from counterpoint.router.mcp.caller import caller
 from counterpoint.router.mcp.resources import STORES, WAITING, lineage_around
 
@@ -151,7 +151,7 @@ async def _state(context: RequestContext, parts: SplitResult) -> object:
         case "lineage":
             return (await lineage_around(context, parts.netloc)).model_dump_json()
         case "escalations":
-            tasks, _ = await escalated_tasks(context, WAITING)
+            tasks, _ = await waiting_tasks(context, WAITING)
             return tuple((task.task_id, task.version) for task in tasks)
     return None
 

@@ -9,6 +9,7 @@ from fastmcp import Context as McpContext
 from fastmcp.tools.base import ToolResult
 from pydantic import Field
 
+from counterpoint.card.content import task_title
 from counterpoint.client import records
 from counterpoint.proto.attempts import FixedBy, Outcome, ReportOutcome
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
@@ -16,13 +17,13 @@ from counterpoint.proto.interventions import Override
 from counterpoint.proto.memory import AsOf, List
 from counterpoint.proto.messages import Id, Shape
 from counterpoint.proto.tasks import Kind, SubmitTask, Task
-from counterpoint.proto.titles import title_of
 from counterpoint.proto.validation import parse
 from counterpoint.router.api.context import RequestContext
 from counterpoint.router.api.jobs import parse_job
 from counterpoint.router.api.task_line import read_line
 from counterpoint.router.api.task_state import current_task, is_settled, watch_task
-from counterpoint.router.api.tasks import escalated_tasks, override_task, read_task, report_outcome, submit_task
+from counterpoint.router.api.tasks import override_task, read_task, report_outcome, submit_task
+from counterpoint.router.api.waiting_tasks import waiting_tasks
 from counterpoint.router.mcp.caller import Project, TaskIdArgument, WaitArgument, caller
 from counterpoint.router.mcp.knowledge import import_attempt
 from counterpoint.router.mcp.task_view import TaskView, as_result, view
@@ -65,10 +66,11 @@ class LineView(Shape):
 
 
 class Escalations(Shape):
-    """Tasks that wait for a person or an agent."""
+    """Tasks that wait for a person or an agent; `more` of them than the limit allows."""
 
     project: str
     items: tuple[TaskView, ...]
+    more: bool = False
 
 
 class LoggedAttempt(Shape):
@@ -203,13 +205,13 @@ async def get_line(
 async def list_escalations(
     limit: Annotated[int, Field(ge=1, le=100, description="Maximum number of tasks.")] = 20, project: Project = None
 ) -> Escalations:
-    """List the tasks that wait for a person or an agent, with what each one needs.
+    """List the tasks that wait for a person or an agent, with what each one needs, and proposals without an outcome.
 
     Example: {"limit": 10}
     """
     context = caller(project)
-    tasks, _ = await escalated_tasks(context, limit)
-    return Escalations(project=context.project, items=tuple(map(view, tasks)))
+    tasks, more = await waiting_tasks(context, limit)
+    return Escalations(project=context.project, items=tuple(map(view, tasks)), more=more)
 
 
 async def log_attempt(
@@ -318,16 +320,12 @@ async def _only_waiting_task(context: RequestContext) -> str:
             tuple(
                 Problem(
                     field="task_id",
-                    problem=f"{task.task_id} waits for {task.waiting_for}: {_title(task)}",
+                    problem=f"{task.task_id} waits for {task.waiting_for}: {task_title(task)}",
                 )
                 for task in waiting
             ),
         )
     return waiting[0].task_id
-
-
-def _title(task: Task) -> str:
-    return title_of(task.description, task.title, task.error_message)
 
 
 def _source_names(sources: list[dict[str, Any]], names: dict[tuple[str, str], str]) -> tuple[str, ...]:

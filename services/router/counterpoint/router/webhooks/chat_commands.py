@@ -18,7 +18,8 @@ from counterpoint.proto.validation import parse
 from counterpoint.router.api.approvals import decide_approval, read_approval
 from counterpoint.router.api.context import RequestContext
 from counterpoint.router.api.delegations import require_approver
-from counterpoint.router.api.tasks import escalated_tasks, read_task, report_outcome
+from counterpoint.router.api.tasks import read_task, report_outcome
+from counterpoint.router.api.waiting_tasks import waiting_tasks
 from counterpoint.router.notify.bodies.mail import text as incident_text
 from counterpoint.router.notify.summary import TEXT_CHARS, shortened, summary_of
 
@@ -103,11 +104,13 @@ async def run_command(context: RequestContext, command: ChatCommand) -> ChatRepl
 
 
 async def _waiting(context: RequestContext, command: ChatCommand) -> ChatReply:
-    escalated, _ = await escalated_tasks(context, LISTED)
+    waiting, more = await waiting_tasks(context, LISTED)
     recovered = await context.fetch(List(store="tasks", where={"needs": [{"kind": "outcome"}]}, limit=LISTED))
-    labels = {item.id: item.label for item in recovered.items} | await _labels(context, escalated)
+    labels = {item.id: item.label for item in recovered.items} | await _labels(context, waiting)
     withheld = {task_id for task_id, label in labels.items() if label > command.clearance}
-    lines = [_line(task, task.escalation.code if task.escalation else "waits", withheld) for task in escalated]
+    lines = [_line(task, _wait(task), withheld) for task in waiting]
+    if more:
+        lines.append("more: counterpoint tasks --state input_required")
     lines += [_line(task, "recovered: what fixed it?", withheld) for task in records(recovered.items, Task)]
     return ChatReply("\n".join(lines) or f"Nothing waits in project {context.project}.")
 
@@ -193,6 +196,10 @@ _RUN: Mapping[str, Callable[[RequestContext, ChatCommand], Awaitable[ChatReply]]
     "changed": _changed,
     "help": _help,
 }
+
+
+def _wait(task: Task) -> str:
+    return task.escalation.code if task.escalation else f"waits for {task.waiting_for}"
 
 
 def _line(task: Task, state: str, withheld: Container[str]) -> str:
