@@ -211,6 +211,14 @@ def test_show_prints_the_card_for_people_and_the_task_for_programs(api: Scripted
     assert json.loads(run("show", INCIDENT, "--json", *api.options()).stdout) == escalated()
 
 
+def test_what_used_a_memory_is_summed_up_below_its_rows(api: ScriptedApi) -> None:
+    row = {"hops": 1, "cited": True, "store": "actions", "id": "a1", "version": 1, "task_id": "t1"}
+    items = [row, row | {"version": 2}, row | {"id": "a2", "task_id": "t2"}, row | {"store": "chunks", "task_id": None}]
+    api.on("GET /v1/blast-radius", (200, {"items": items, "truncated": False}))
+    *_, last = run("blast-radius", "--memory", "runbook.md", *api.options()).stdout.splitlines()
+    assert last == "2 of actions, 1 of chunks; 2 tasks: t1, t2"
+
+
 def test_a_blast_radius_names_the_namespaces_of_its_jobs_and_data_sets(api: ScriptedApi) -> None:
     row = {"hops": 1, "edge": "data", "kind": "job", "namespace": "nightly", "name": "load", "owner": None}
     api.on("GET /v1/jobs/ns/job/blast-radius", (200, {"downstream": [row]}))

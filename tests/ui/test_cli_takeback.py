@@ -22,8 +22,12 @@ AWAITED = {
 @pytest.mark.parametrize(
     ("tasks", "said"),
     [
-        (["a"], "1 task depends on it; its record is kept: a"),
-        (["a", "b"], "2 tasks depend on it; their records are kept: a, b"),
+        (["a"], "1 task depends on it; its record is kept, and its card warns: a"),
+        (["a", "b"], "2 tasks depend on it; their records are kept, and their cards warn: a, b"),
+        (
+            list("abcdefg"),
+            "7 tasks depend on it; their records are kept, and their cards warn: a, b, c, d, e and 2 more",
+        ),
     ],
 )
 def test_the_tasks_that_rest_on_it_are_counted_in_words(tasks: list[str], said: str) -> None:

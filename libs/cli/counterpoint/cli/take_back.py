@@ -17,6 +17,7 @@ Reason = Annotated[str, typer.Option("--reason", help="The reason, which is reco
 
 
 NO_REASON = "no reason was given"
+_TASKS_NAMED = 5
 
 
 def take_back(session: CommandSession, kind: str, item: str, reason: str) -> Exit | None:
@@ -56,8 +57,19 @@ def report(reply: dict[str, Any], undo: Callable[[str], str]) -> str:
 
 
 def _dependents(count: int, tasks: Sequence[str]) -> str:
-    verb = "depends on it; its record is kept" if count == 1 else "depend on it; their records are kept"
-    return f"{quantity(count, 'task')} {verb}: {', '.join(tasks[:5])}"
+    one = count == 1
+    verb = (
+        "depends on it; its record is kept, and its card warns"
+        if one
+        else ("depend on it; their records are kept, and their cards warn")
+    )
+    return f"{quantity(count, 'task')} {verb}: {named_tasks(count, tasks)}"
+
+
+def named_tasks(count: int, tasks: Sequence[str]) -> str:
+    """Return the ids of the first tasks, and the number of the others."""
+    named = ", ".join(tasks[:_TASKS_NAMED])
+    return f"{named} and {count - _TASKS_NAMED} more" if count > _TASKS_NAMED else named
 
 
 def _effects(reply: dict[str, Any]) -> tuple[tuple[str, dict[str, int]], ...]:

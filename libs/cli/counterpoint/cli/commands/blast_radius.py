@@ -1,5 +1,6 @@
 """`counterpoint blast-radius`: show what depends on a job or a memory."""
 
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,6 +10,8 @@ from counterpoint.cli.errors import UsageError
 from counterpoint.cli.options import job_path
 from counterpoint.cli.render.table import table
 from counterpoint.cli.session import CommandSession
+from counterpoint.cli.take_back import named_tasks
+from counterpoint.proto.words import quantity
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -57,7 +60,10 @@ def blast_radius(
 
 
 def _dependents(reply: dict[str, Any]) -> "RenderableType":
-    return table(
+    from rich.console import Group
+    from rich.text import Text
+
+    rows = table(
         ("hops", "by", "store", "id", "task"),
         [
             (
@@ -72,3 +78,13 @@ def _dependents(reply: dict[str, Any]) -> "RenderableType":
         "nothing depends on it",
         truncated=reply["truncated"],
     )
+    return Group(rows, Text(_summary(reply))) if reply["items"] else rows
+
+
+def _summary(reply: dict[str, Any]) -> str:
+    """Return the number of records in each store, and the tasks."""
+    kinds = Counter(store for store, _ in {(each["store"], each["id"]) for each in reply["items"]})
+    counts = ", ".join(f"{count} of {store}" for store, count in sorted(kinds.items()))
+    tasks = list(dict.fromkeys(each["task_id"] for each in reply["items"] if each.get("task_id")))
+    of = f"; {quantity(len(tasks), 'task')}: {named_tasks(len(tasks), tasks)}" if tasks else ""
+    return f"{'at least ' if reply['truncated'] else ''}{counts}{of}"
