@@ -135,3 +135,28 @@ async def test_the_card_has_the_sections_of_the_command_line(front: RunningFront
     (error,) = [each for each in card["sections"] if each["label"] == "error"]
     assert (error["style"], error["lines"]) == ("code", ["OSError: disk full"])
     assert (await front.me.get("/v1/tasks/nothing/card")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("stored", "warned"),
+    [
+        ({"text": "First close the valve.\nThen wait."}, False),
+        ({"text": "First open the valve.\nThen wait."}, True),
+        (None, True),
+    ],
+)
+async def test_the_card_warns_of_a_quote_whose_source_was_changed_or_taken_back(
+    front: RunningFront, stored: dict[str, str] | None, warned: bool
+) -> None:
+    quoted = {"store": "chunks", "id": "c1", "version": 9, "source_path": "valve.md", "start": 0, "end": 22}
+    shown = {"store": "chunks", "id": "c2", "version": 9, "source_path": "other.md", "start": 0, "end": 4}
+    citations = [quoted | {"quote": "First close the valve."}, shown | {"quote": "gone", "role": "candidate"}]
+    put_task(
+        front, "t1", "input_required", waiting_for="outcome", attempt=1, proposal="> First close the valve.",
+        findings={"searched": [], "citations": citations}, context={"outdated_sources": ["a claim of the sender"]},
+    )  # fmt: skip
+    if stored is not None:
+        front.house.put("chunks", "c1", stored)
+    card = (await front.me.get("/v1/tasks/t1/card")).json()
+    lines = [line for each in card["sections"] if each["label"] == "outdated" for line in each["lines"]]
+    assert [line.partition(" ")[0] for line in lines] == (["valve.md"] if warned else [])

@@ -35,6 +35,10 @@ class SimilarAttempt(Shape):
     because: tuple[str, ...] = ()
 
 
+OUTDATED_SOURCES = "outdated_sources"
+"""Key in the context of a task as read: the quoted sources that were changed or taken back since."""
+
+
 class Citation(Shape):
     """A span of a stored item: `quote` is the item's text from `start` to `end` (characters).
 

@@ -7,7 +7,7 @@ from counterpoint.card.history import earlier_attempts, recognition
 from counterpoint.card.impact import impact
 from counterpoint.card.model import CardSection, TaskCard, section
 from counterpoint.card.printable import printable
-from counterpoint.card.prose import caveats, documents, next_steps, proposal, quotes
+from counterpoint.card.prose import caveats, documents, next_steps, outdated, proposal, quotes
 from counterpoint.card.standing import needs, report, searched, state, trust
 from counterpoint.proto.tasks import Task
 from counterpoint.proto.titles import TITLE_CHARS, title_of
@@ -44,6 +44,7 @@ def _sections(task: Task, verbose: bool) -> Iterator[CardSection]:
         yield from failure(task, verbose)
         yield recognition(task, verbose)
         yield documents(task)
+    yield outdated(task)
     yield proposal(task)
     yield needs(task)
     yield next_steps(task)

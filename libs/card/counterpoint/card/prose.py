@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from counterpoint.card.history import is_offer
 from counterpoint.card.model import CardSection, section
-from counterpoint.proto.findings import Citation
+from counterpoint.proto.findings import OUTDATED_SOURCES, Citation
 from counterpoint.proto.tasks import Task
 from counterpoint.proto.words import quantity
 
@@ -20,6 +20,14 @@ def proposal(task: Task) -> CardSection:
     """Return the result, the proposal, or the offer of a stopped task."""
     result = _text(task)
     return section(_label(task), reflowed(result.strip()) if result else (), "markdown")
+
+
+def outdated(task: Task) -> CardSection:
+    """Return a warning for each quoted source that was changed or taken back since."""
+    sources = (task.context or {}).get(OUTDATED_SOURCES)
+    named = [each for each in sources if isinstance(each, str)] if isinstance(sources, list) else []
+    warning = "was changed or taken back since it was quoted here: do not act on the quote before you have checked it"
+    return section("outdated", [f"{each} {warning}" for each in named])
 
 
 def next_steps(task: Task) -> CardSection:

@@ -30,6 +30,7 @@ from counterpoint.router.intake.admission import (
     TaskArrival,
     with_sender_fields,
 )
+from counterpoint.router.intake.cited_sources import with_outdated_sources
 from counterpoint.router.intake.incident_facts import with_incidents
 from counterpoint.router.intake.intake import receive
 from counterpoint.router.intake.outcome_rules import is_late
@@ -168,13 +169,14 @@ async def task(
 
 
 async def read_task(context: RequestContext, task_id: str, wait_s: float = 0) -> Task:
-    """Return a task with the live facts of its incident, with `wait_s` once it is settled.
+    """Return a task with the live facts of its incident and its outdated sources, with `wait_s` once it is settled.
 
     Raises `Denied`, and `Permanent` `unknown_task`.
     """
     context.require("read")
-    (task_record,) = await with_incidents(context.memory(), [await wait_for_task(context, task_id, wait_s)])
-    return task_record
+    memory = context.memory()
+    (task_record,) = await with_incidents(memory, [await wait_for_task(context, task_id, wait_s)])
+    return await with_outdated_sources(memory, task_record)
 
 
 @router.post(
