@@ -83,8 +83,8 @@ class EmptyDatabase:
         self.swept.set()
         return []
 
-    async def fetchval(self, *_: object) -> int:
-        return 0
+    async def fetchrow(self, *_: object) -> dict[str, int]:
+        return {"pending": 0, "due": 0}
 
 
 async def test_a_record_with_nothing_pending_is_swept_again_after_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:

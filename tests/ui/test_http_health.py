@@ -49,6 +49,20 @@ async def test_every_service_of_the_stack_is_ready_and_searches_and_caches_are_c
     assert after["l1_hits"] > before["l1_hits"]
 
 
+async def test_a_proposal_that_waits_for_its_outcome_is_no_message_that_is_not_on_the_bus(
+    http: httpx.AsyncClient, project: str
+) -> None:
+    page = {"text": "# ZZ79\n\nWhen ZZ79 is logged, close the valve.", "source": "zz79.md", "project": project}
+    (await http.post("/v1/documents", json=page)).raise_for_status()
+    task = {"kind": "troubleshoot", "description": "x", "error_message": "ZZ79", "project": project}
+    made = await http.post("/v1/tasks", json=task, headers={"Prefer": "wait=60"})
+    assert made.json()["waiting_for"] == "outcome", made.text
+    async with asyncio.timeout(60):
+        while True:
+            if not (await http.get("/v1/health", params={"project": project})).json()["pending_messages"]:
+                break
+
+
 async def test_only_who_operates_a_project_may_ask(front: RunningFront) -> None:
     async with front.as_principal("reader", "read", "audit") as reader:
         assert (await reader.get("/v1/health")).status_code == 403

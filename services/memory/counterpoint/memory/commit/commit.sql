@@ -65,7 +65,9 @@ progress AS (
 DELETE FROM pending USING lazily WHERE message_id = ANY ($1)
 
 -- name: count_pending
-SELECT count(*) FROM (SELECT FROM pending LIMIT 100000) AS counted
+-- All, and those that are to be on the bus by now; timers of the future are none of these, refused messages are.
+SELECT count(*) AS pending, count(*) FILTER (WHERE due_at <= now() + $1) AS due
+FROM (SELECT due_at FROM pending ORDER BY due_at LIMIT 100000) AS counted
 
 -- name: postpone_pending
 UPDATE pending SET timer = true, due_at = now() + $2 WHERE message_id = ANY ($1)

@@ -240,8 +240,9 @@ class Relay:
     async def _sweep_once(self) -> None:
         async with self._database.connection() as connection:
             due = await connection.fetch("SELECT * FROM take_due($1, $2)", self._sweep_age, _SWEEP_LIMIT)
-            self._pending = await connection.fetchval(_SQL["count_pending"])
-        PENDING.set(self._pending)
+            counted = await connection.fetchrow(_SQL["count_pending"], self._sweep_age)
+        self._pending = counted["pending"]
+        PENDING.set(counted["due"])
         by_project: dict[str, list[str]] = {}
         arrived = set(self._arrived)
         for row in due:
