@@ -43,6 +43,18 @@ def test_submit_sends_all_options_and_prints_the_task_id(api: ScriptedApi, tmp_p
     assert asked.headers["authorization"] == f"Bearer {TOKEN}"
 
 
+def test_submit_takes_a_short_error_and_a_priority(api: ScriptedApi, tmp_path: Path) -> None:
+    api.on("POST /v1/tasks", (202, incident(state="submitted")))
+    given = ("submit", "troubleshoot", "x", "--error", "disk full", *api.options())
+    assert run(*given, "--priority", "urgent").exit_code == 0
+    (asked,) = api.asked
+    assert (asked.body["error_message"], asked.body["priority"]) == ("disk full", "urgent")
+    assert "--priority is one of low" in run(*given, "--priority", "soon").output
+    (tmp_path / "error.txt").write_text("it broke")
+    refused = run(*given, "--error-file", str(tmp_path / "error.txt"))
+    assert (refused.exit_code, "either --error or --error-file" in refused.output) == (2, True)
+
+
 @pytest.mark.parametrize("amount", ["two", "-1", "Infinity", ""])
 def test_a_budget_that_is_no_amount_is_refused_before_anything_is_sent(api: ScriptedApi, amount: str) -> None:
     result = run("submit", "plan", "x", f"--budget={amount}", *api.options())

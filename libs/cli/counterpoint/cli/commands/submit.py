@@ -11,6 +11,7 @@ from counterpoint.cli.options import ErrorFile, SessionId, Timeout, parse_job
 from counterpoint.cli.session import CommandSession
 from counterpoint.cli.task_requests import read_error, read_text, show_result, submit_task, wait_for_task
 
+PRIORITIES = ("low", "normal", "high", "urgent")
 AUTONOMY = ("supervised", "milestone", "autonomous")
 KINDS = ("question", "troubleshoot", "develop", "plan")
 
@@ -20,12 +21,14 @@ def submit(
     session: CommandSession,
     kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")],
     text: Annotated[str, typer.Argument(metavar="[TEXT|-]", help="The description; - reads standard input.")] = "-",
+    error: Annotated[str | None, typer.Option("--error", metavar="TEXT", help="The error message.")] = None,
     error_file: ErrorFile = None,
     title: Annotated[str | None, typer.Option("--title", help="A title.")] = None,
     job: Annotated[str | None, typer.Option("--job", metavar="NS/NAME", help="The affected job.")] = None,
     dataset: Annotated[str | None, typer.Option("--dataset", metavar="NS/NAME", help="The affected data set.")] = None,
     run: Annotated[str | None, typer.Option("--run", metavar="ID", help="The affected run.")] = None,
     system: Annotated[list[str] | None, typer.Option("--system", help="An affected system; repeatable.")] = None,
+    priority: Annotated[str | None, typer.Option("--priority", help=f"One of {', '.join(PRIORITIES)}.")] = None,
     autonomy: Annotated[
         str | None, typer.Option("--autonomy", help=f"One of {', '.join(AUTONOMY)}; which acts need an approval.")
     ] = None,
@@ -40,17 +43,23 @@ def submit(
     session_id: SessionId = None,
 ) -> Exit | None:
     """Submit a task."""
-    if kind not in KINDS:
-        raise UsageError(f"KIND is one of {', '.join(KINDS)}, not {kind}")
-    if autonomy not in (None, *AUTONOMY):
-        raise UsageError(f"--autonomy is one of {', '.join(AUTONOMY)}, not {autonomy}")
+    for name, given, allowed in (
+        ("KIND", kind, KINDS),
+        ("--autonomy", autonomy, AUTONOMY),
+        ("--priority", priority, PRIORITIES),
+    ):
+        if given not in (None, *allowed):
+            raise UsageError(f"{name} is one of {', '.join(allowed)}, not {given}")
+    if error and error_file:
+        raise UsageError("give either --error or --error-file")
     body = {
         "kind": kind,
         "description": read_text(session, text),
         "title": title,
-        "error_message": read_error(error_file),
+        "error_message": error or read_error(error_file),
         "systems": system or None,
         "target": _target(job, dataset, run),
+        "priority": priority,
         "autonomy": autonomy,
         "budget": _budget(budget),
         "session_id": session_id,
