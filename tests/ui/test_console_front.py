@@ -150,6 +150,34 @@ async def test_the_lane_is_sorted_by_priority_and_age(front: RunningFront, conso
     await expect(titles).to_have_text(["urgent and stuck", "normal and old", "normal and approved by nobody"])
 
 
+async def test_a_long_lane_is_shown_in_portions_and_leads_on_by_keyboard(
+    front: RunningFront, console: ConsoleBrowser
+) -> None:
+    for number in range(70):
+        put_task(front, f"t{number}", "input_required", waiting_for="override", title=f"stuck {number}")
+    page = await opened(console, front, "ann")
+    cards = page.locator("li.need")
+    await expect(cards).to_have_count(30)
+    await page.get_by_text("70 open, 70 need you").wait_for()
+    await page.get_by_role("button", name="Show 30 of 40 more").press("Enter")
+    await expect(cards).to_have_count(60)
+    await expect(cards.nth(30).get_by_role("link")).to_be_focused()
+    await page.get_by_role("button", name="Show 10 of 10 more").click()
+    await expect(cards).to_have_count(70)
+    await expect(page.get_by_role("button", name="more")).to_be_hidden()
+
+
+async def test_a_proposal_is_shown_beside_the_question_whether_it_worked(
+    front: RunningFront, console: ConsoleBrowser
+) -> None:
+    proposal = "From valve.md [1]:\n\n> Close the valve.\n\n" + "x" * 500
+    put_task(front, "t1", "input_required", waiting_for="outcome", attempt=1, title="stuck", proposal=proposal)
+    page = await opened(console, front, "ann")
+    shown = page.locator("li.need .proposed")
+    await expect(shown).to_contain_text("Close the valve.")
+    assert len(await shown.inner_text()) <= 300
+
+
 async def test_the_question_about_the_change_is_answered(front: RunningFront, console: ConsoleBrowser) -> None:
     needs = [{"kind": "outcome", "what": "what was changed", "how": "counterpoint outcome"}]
     await front.me.post("/v1/tasks", json={"kind": "question", "description": "Why?", "task_id": "t1"})

@@ -218,7 +218,7 @@ async def test_an_empty_project_says_so_and_a_reader_is_told_the_missing_right(
     story: Story, console_page: OpenPage, open_page: Any, http: httpx.AsyncClient
 ) -> None:
     for route, said in (
-        ("lineage", "No job of this name."),
+        ("lineage", "No job is known yet."),
         ("memory", "No documents."),
         ("costs", "No model call in this time."),
         ("dead-letters", "No dead letters."),
@@ -231,6 +231,11 @@ async def test_an_empty_project_says_so_and_a_reader_is_told_the_missing_right(
     for route in ("dead-letters", "health"):
         await reader.goto(f"/#/{route}?project={story.project}")
         await expect(reader.get_by_role("alert").first).to_contain_text("the role operate in project")
+        await expect(reader.get_by_text("Loading…")).to_have_count(0)
+    await expect(reader.get_by_role("button", name="Verify the audit log")).to_have_count(0)
+    await reader.goto(f"/#/costs?project={story.project}")
+    await expect(reader.get_by_text("No limit is set.")).to_be_visible()
+    await expect(reader.get_by_role("button", name="Set a limit…")).to_have_count(0)
     await http.delete("/v1/principals/reader-of-pages")
     await reader.goto(f"/#/lineage?project={story.project}")
     await expect(reader.get_by_role("dialog")).to_contain_text("the token was revoked")

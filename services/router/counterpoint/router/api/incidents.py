@@ -1,5 +1,6 @@
 """Open incidents over HTTP: what is not over, by severity and age, and who is hit."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -16,13 +17,15 @@ from counterpoint.router.api.body import reply
 from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.intake.incident_facts import with_incidents
 from counterpoint.router.intake.task_links import parts_of_open_tasks
-from counterpoint.router.notify.summary import severity_level
+from counterpoint.router.notify.summary import severity_level, shortened
 
 router = APIRouter(prefix="/v1", tags=["tasks"])
 
 OPEN_STATES: tuple[State, ...] = ("input_required", "working", "submitted")
 OWNERS = 20
 """Maximum number of owners of an item."""
+PROPOSAL_CHARS = 300
+"""Maximum length of a proposal that is shown in short."""
 _PAGE, _FACTS = 200, 100
 _READ_LIMIT = 2000
 """Maximum number of tasks that are read of each state, last changed first."""
@@ -40,7 +43,8 @@ class OpenIncident(Shape):
     """An open task in short.
 
     `count` is the number of failures of the job, `affected` that of the failures downstream that follow from it.
-    `to` and `code` are those of its escalation, `occurred_at` is the last failure.
+    `to` and `code` are those of its escalation, `occurred_at` is the last failure. `proposal` is the beginning of the
+    proposal whose outcome nobody has reported.
     """
 
     task_id: Id
@@ -55,6 +59,7 @@ class OpenIncident(Shape):
     to: str | None = None
     code: str | None = None
     needs: tuple[Need, ...] = ()
+    proposal: str | None = None
     attempt: int | None = None
     band: str | None = None
     job: str | None = None
@@ -145,6 +150,7 @@ def incident_of(task: Task) -> OpenIncident:
         to=escalation.to if escalation else None,
         code=escalation.code if escalation else None,
         needs=(*(escalation.needs if escalation else ()), *task.needs),
+        proposal=_beginning(task.proposal) if task.waiting_for == "outcome" else None,
         attempt=task.attempt,
         band=task.confidence.band if task.confidence else None,
         job=f"{job.namespace}/{job.name}" if job else None,
@@ -155,6 +161,11 @@ def incident_of(task: Task) -> OpenIncident:
         approval_id=task.approval.approval_id if task.approval else None,
         hit=_hit(task, facts),
     )
+
+
+def _beginning(text: str | None) -> str | None:
+    """Return the beginning of a markdown text, without the signs of its quotes."""
+    return shortened(re.sub(r"^> ?", "", text, flags=re.MULTILINE), PROPOSAL_CHARS) if text else None
 
 
 def _hit(task: Task, facts: Mapping[str, Any]) -> Impact:

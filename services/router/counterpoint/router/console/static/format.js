@@ -111,10 +111,13 @@ export function paged(load, render) {
       const button = h("button", { type: "button", onclick: () => more(page.next_cursor) }, "More");
       replace(place, render(items), page.next_cursor === null ? null : button);
     } catch (error) {
-      if (error.name !== "AbortError") place.append(errorBox(error));
+      if (error.name === "AbortError") return;
+      waiting.remove();
+      place.append(errorBox(error));
     }
   };
-  replace(place, h("p", { class: "quiet" }, "Loading…"));
+  const waiting = h("p", { class: "quiet" }, "Loading…");
+  replace(place, waiting);
   more(null);
   return place;
 }

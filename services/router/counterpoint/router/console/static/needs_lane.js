@@ -3,7 +3,7 @@
 import { all, get } from "./api.js";
 import { h } from "./dom.js";
 import { addDocuments } from "./documents.js";
-import { age, badge, when } from "./format.js";
+import { age, badge, number, when } from "./format.js";
 import * as interventions from "./interventions.js";
 import { keyed } from "./keyed.js";
 import { to } from "./routes.js";
@@ -16,6 +16,8 @@ const WAITS_FOR = {
   outcome: "has a proposal; report how it ended",
   change: "recovered; nobody has said why",
 };
+
+const PORTION = 30;
 
 const RANKS = { urgent: 0, high: 1, normal: 2, low: 3 };
 const rank = ({ severity }) => RANKS[severity] ?? RANKS.normal;
@@ -41,9 +43,24 @@ export async function readLane(incidents, signal) {
   return [...ordered, ...unexplained];
 }
 
-/** Return `update(entries)` for the container of the lane. `onChange` runs after an intervention. */
+/** Return `update(entries)` for the container of the lane, and the button that shows more of them. `onChange` runs after
+ * an intervention. */
 export function needsLane(container, onChange) {
-  return keyed(container, ({ waits, key }) => `${waits} ${key}`, (entry) => card(entry, onChange));
+  const update = keyed(container, ({ waits, key }) => `${waits} ${key}`, (entry) => card(entry, onChange));
+  const more = h("button", { type: "button", hidden: true, onclick: showMore });
+  let entries = [];
+  let most = PORTION;
+  function show() {
+    update(entries.slice(0, most));
+    more.hidden = entries.length <= most;
+    more.textContent = `Show ${Math.min(PORTION, entries.length - most)} of ${number(entries.length - most)} more`;
+  }
+  function showMore() {
+    most += PORTION;
+    show();
+    container.children[most - PORTION]?.querySelector("a, button")?.focus();
+  }
+  return [(found) => { entries = found; show(); }, more];
 }
 
 function card(entry, onChange) {
@@ -66,6 +83,7 @@ function details(entry) {
   const needs = entry.needs ?? [];
   return [
     entry.code ? h("p", { class: "quiet" }, `${entry.code.replaceAll("_", " ")}${entry.to ? `, for ${entry.to === "human" ? "a person" : entry.to}` : ""}`) : null,
+    entry.proposal ? h("p", { class: "proposed" }, entry.proposal) : null,
     needs.length ? h("ul", null, needs.slice(0, 4).map(({ kind, what }) => h("li", null, h("strong", null, kind), ` ${what}`))) : null,
   ];
 }

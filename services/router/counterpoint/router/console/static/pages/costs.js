@@ -6,6 +6,7 @@ import { h, link, replace } from "../dom.js";
 import { badge, empty, exactTime, money, number, section, table } from "../format.js";
 import { ask, errorBox, field, notice } from "../notices.js";
 import { keep, to } from "../routes.js";
+import { may } from "../session.js";
 import { styles } from "../styles.js";
 
 export const title = "Costs";
@@ -139,7 +140,7 @@ function limitsSection(signal) {
   const place = h("div", { "aria-live": "polite" });
   const load = () => get("/v1/limits", {}, { signal }).then(({ items }) => replace(place, limitsTable(items, load))).catch((error) => error.name !== "AbortError" && replace(place, errorBox(error)));
   load();
-  return section("Limits", place, h("div", { class: "actions" }, h("button", { type: "button", onclick: () => set(load) }, "Set a limit…")));
+  return section("Limits", place, may("operate") ? h("div", { class: "actions" }, h("button", { type: "button", onclick: () => set(load) }, "Set a limit…")) : null);
 }
 
 function limitsTable(items, load) {
@@ -149,7 +150,7 @@ function limitsTable(items, load) {
     { label: "Soft", cell: (row) => amounts(row.soft_usd, row.soft_tokens) || "–" },
     { label: "Used", cell: (row) => [amounts(row.usd ?? row.soft_usd ? row.used_usd : null, row.tokens ?? row.soft_tokens ? row.used_tokens : null), row.most_used ? h("span", { class: "quiet" }, ` by ${row.most_used}, the most`) : row.everywhere === false ? h("span", { class: "quiet" }, " by this project") : null] },
     { label: "Forecast", cell: (row) => reached(row) },
-    { label: "Remove", cell: (row) => row.everywhere === false ? null : h("button", { type: "button", "aria-label": `Remove the limit for ${nameOf(row)}`, onclick: () => remove(row, load) }, "Remove…") },
+    { label: "Remove", cell: (row) => row.everywhere === false || !may("operate") ? null : h("button", { type: "button", "aria-label": `Remove the limit for ${nameOf(row)}`, onclick: () => remove(row, load) }, "Remove…") },
   ], items, { caption: "A call whose estimate exceeds what is left is refused; over a soft amount a cheaper model is used", emptyText: "No limit is set." });
 }
 

@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { h, replace } from "../dom.js";
 import { age, badge, number, percent, section, table, when } from "../format.js";
 import { errorBox } from "../notices.js";
+import { may } from "../session.js";
 import { styles } from "../styles.js";
 
 export const title = "Health";
@@ -78,6 +79,7 @@ function cacheOf({ cache }) {
 }
 
 function verifySection(signal) {
+  if (!may("audit")) return section("Audit log", h("p", { class: "quiet" }, "Verification needs the role audit."));
   const result = h("div", { role: "status" });
   const button = h("button", { type: "button" }, "Verify the audit log");
   button.addEventListener("click", async () => {
@@ -94,7 +96,7 @@ function verifySection(signal) {
   const last = h("p", { class: "quiet" });
   get("/v1/audit/checkpoints", { limit: 1 }, { signal })
     .then(({ items: [newest] }) => replace(last, newest ? ["The newest signed checkpoint covers ", number(newest.size), " leaves, ", age(newest.at), "."] : "No checkpoint was signed yet."))
-    .catch((error) => error.name !== "AbortError" && replace(last, error.status === 403 ? "Verification needs the role audit." : error.message));
+    .catch((error) => error.name !== "AbortError" && replace(last, error.message));
   return section("Audit log", last, h("div", { class: "actions" }, button), result);
 }
 

@@ -134,7 +134,7 @@ function search(query, signal) {
       { label: "Name", cell: (row) => nodeLink(row), wide: true },
       { label: "Owners", cell: (row) => row.owners?.join(", ") || "–" },
       ...(kind === "job" ? [{ label: "Last run", cell: lastRun }] : []),
-    ], input.value ? items : items.filter(({ namespace }) => namespace !== OWN), { caption: `${kind === "job" ? "Jobs" : "Data sets"}, last changed first`, emptyText: `No ${NAMES[kind]} of this name.`, emptyHint: input.value ? "All words must occur in the namespace or name." : "Lineage comes from OpenLineage events." }));
+    ], input.value ? items : items.filter(({ namespace }) => namespace !== OWN), { caption: `${kind === "job" ? "Jobs" : "Data sets"}, last changed first`, emptyText: input.value ? `No ${NAMES[kind]} of this name.` : `No ${NAMES[kind]} is known yet.`, emptyHint: input.value ? "All words must occur in the namespace or name." : "Lineage comes from OpenLineage events." }));
   const find = () => {
     keep({ text: input.value });
     replace(results, h("div", { class: "columns" }, h("div", null, h("h3", null, "Jobs"), list("job")), h("div", null, h("h3", null, "Data sets"), list("dataset"))));

@@ -27,7 +27,7 @@ export async function show(main, parameters, signal) {
   const lists = [openTable, nothing, quiet];
   lists.forEach((each) => (each.hidden = true));
   const updateRows = keyed(rows, ({ task_id }) => task_id, incidentRow);
-  const updateLane = needsLane(lane, () => refresh.now());
+  const [updateLane, more] = needsLane(lane, () => refresh.now());
 
   const refresh = refresher(async () => {
     try {
@@ -57,7 +57,7 @@ export async function show(main, parameters, signal) {
     status,
     problem,
     h("div", { class: "now" },
-      h("div", { class: "work" }, section("Needs you", lane, quiet), section("Open", openTable, nothing)),
+      h("div", { class: "work" }, section("Needs you", lane, more, quiet), section("Open", openTable, nothing)),
       section("Decisions", log.element)),
   );
   if (may("ingest")) acceptDrops(main, addDropped);
