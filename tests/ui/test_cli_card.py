@@ -73,6 +73,15 @@ def test_the_text_of_a_stop_for_want_of_a_provider_is_a_plan(code: str) -> None:
     assert "last proposed" not in lines
 
 
+def test_a_long_description_is_folded() -> None:
+    for description in ("\n".join(f"row {number}" for number in range(1000)), "word " * 3000):
+        task = incident(description=description, context=None)
+        short, whole = card_text(task), card_text(task, verbose=True)
+        assert len(short) < 5000 < len(whole)
+        assert f"{len(description.strip())} characters in total, shown with --verbose" in flat(short)
+    assert "row 29" in card_text(incident(description="\n".join(f"row {number}" for number in range(30)), context=None))
+
+
 def test_a_verbose_card_shows_scores_and_searches() -> None:
     score = "0.66, medium 0.4 × similarity 0.85 + 0.3 × 2/5 sources + 0.2 × provider (not applicable, counts as yes)"
     escalation = {"to": "human", "code": "low_confidence", "searched_for": ["documents about: the resolver"]}

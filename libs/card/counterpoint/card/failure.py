@@ -11,6 +11,7 @@ from counterpoint.proto.tasks import Task
 from counterpoint.proto.words import ordinal, quantity, span
 
 _ERROR_LINES, _ERROR_CHARS = 6, 600
+_DESCRIPTION_LINES, _DESCRIPTION_CHARS = 30, 3000
 _Named = tuple[str, str]
 """Namespace and name of a job or data set."""
 
@@ -18,7 +19,7 @@ _Named = tuple[str, str]
 def failure(task: Task, verbose: bool) -> Iterator[CardSection]:
     """Yield what failed, how often and after how many tries, and the error."""
     context = task.context or {}
-    yield section("failed" if task.kind == "troubleshoot" else "asked", _failed(task, context))
+    yield section("failed" if task.kind == "troubleshoot" else "asked", _failed(task, context, verbose))
     if task.error_message and task.error_message.strip():
         yield section("error", _error(task.error_message.strip(), verbose), "code")
     if isinstance(hint := context.get("hint"), str):
@@ -78,7 +79,7 @@ def moment(value: Any) -> str:
     return f"{parsed.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if parsed and parsed.tzinfo else str(value)
 
 
-def _failed(task: Task, context: Mapping[str, Any]) -> Iterator[str]:
+def _failed(task: Task, context: Mapping[str, Any], verbose: bool) -> Iterator[str]:
     job = task.target.job if task.target else None
     parts = _rows(context.get("merged"))
     often = _of_all(parts, context.get("repeats")) if parts else _repeats(context)
@@ -93,7 +94,17 @@ def _failed(task: Task, context: Mapping[str, Any]) -> Iterator[str]:
     # The description of an incident's task repeats these facts.
     shown = ((task.title or "").strip(), (task.error_message or "").strip())
     if "incident_id" not in context and task.description.strip() not in shown:
-        yield task.description.strip()
+        yield from _description(task.description.strip(), verbose)
+
+
+def _description(text: str, verbose: bool) -> Iterator[str]:
+    """Yield the description, of a long one the beginning."""
+    lines = text.splitlines()
+    if verbose or (len(lines) <= _DESCRIPTION_LINES and len(text) <= _DESCRIPTION_CHARS):
+        yield text
+        return
+    yield "\n".join(text[:_DESCRIPTION_CHARS].splitlines()[:_DESCRIPTION_LINES])
+    yield f"… {quantity(len(lines), 'line')} and {len(text)} characters in total, shown with --verbose"
 
 
 def _of_all(parts: Sequence[Mapping[str, Any]], repeats: Any) -> str | None:
