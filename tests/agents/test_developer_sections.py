@@ -292,6 +292,11 @@ def test_a_conditional_step_is_summarised_with_its_act() -> None:
     assert summary_of(("Drained",), steps) == summary
 
 
+def test_a_summary_keeps_the_options_of_a_command() -> None:
+    steps = ("1. Renew it with `cert renew --client reader -y`.", "2. Restart it - the reader alone.")
+    assert summary_of((), steps) == "Renew it with `cert renew --client reader -y`; Restart it"
+
+
 @given(st.lists(st.text(max_size=200)), st.lists(st.text(max_size=200)))
 def test_summary_is_one_line_within_its_limit(headings: list[str], steps: list[str]) -> None:
     summary = summary_of(headings, steps)

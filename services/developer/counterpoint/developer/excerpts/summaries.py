@@ -9,7 +9,7 @@ _STEP_CHARS = 60
 _MARK = re.compile(
     r"\s*(?:#{1,6}\s+)?(?:(?i:step|schritt|phase)\s+\d{1,2}\s?[-–—.:)]|(?:\d{1,3}|[a-z]|#)[.)]|[-*+•])\s+"
 )
-_CLAUSE = re.compile(r"(?:[.:;,](?=\s|$)|\s[-–—(]|\n)")
+_CLAUSE = re.compile(r"(?:[.:;,](?=\s|$)|\s(?:[-–—](?=\s|$)|\()|\n)")
 _CONDITION = re.compile(
     r"(?:if|when|once|unless|until|in case|after|before|for|wenn|falls|sobald|solange|ist|sind|nach|vor|bei)\b"
     r"[^,.:;\n]*,\s",
