@@ -223,6 +223,21 @@ def test_show_prints_the_card_for_people_and_the_task_for_programs(api: Scripted
     assert json.loads(run("show", INCIDENT, "--json", *api.options()).stdout) == escalated()
 
 
+def test_a_list_of_dead_letters_names_the_first_problem_of_each(api: ScriptedApi) -> None:
+    letter = {
+        "at": "2026-11-20T03:00:00Z",
+        "state": "dead",
+        "code": "refused",
+        "subject": "tasks",
+        "dead_letter_id": "d1",
+    }
+    problem = {"field": "receiver pager", "problem": "did not take it: HTTP 410"}
+    items = [letter | {"problems": [problem]}, letter | {"dead_letter_id": "d2"}]
+    api.on("GET /v1/dead-letters", (200, {"items": items, "next_cursor": None}))
+    shown = run("dead-letters", "list", *api.options()).stdout
+    assert "receiver pager: did not take it: HTTP 410" in " ".join(shown.split())
+
+
 def test_what_used_a_memory_is_summed_up_below_its_rows(api: ScriptedApi) -> None:
     row = {"hops": 1, "cited": True, "store": "actions", "id": "a1", "version": 1, "task_id": "t1"}
     items = [row, row | {"version": 2}, row | {"id": "a2", "task_id": "t2"}, row | {"store": "chunks", "task_id": None}]

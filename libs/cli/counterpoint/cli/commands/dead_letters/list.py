@@ -1,5 +1,7 @@
 """`counterpoint dead-letters list`: list dead letters."""
 
+from typing import Any
+
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.options import Limit
 from counterpoint.cli.projects import note_others
@@ -18,11 +20,16 @@ def listed(session: CommandSession, limit: Limit = 50) -> None:
     session.show(
         reply,
         lambda: table(
-            ("when", "state", "code", "subject", "id"),
+            ("when", "state", "code", "subject", "id", "about"),
             [
-                (when(each["at"]), *map(each.get, ("state", "code", "subject", "dead_letter_id")))
+                (when(each["at"]), *map(each.get, ("state", "code", "subject", "dead_letter_id")), _first_problem(each))
                 for each in reply["items"]
             ],
             "no dead letters",
         ),
     )
+
+
+def _first_problem(letter: dict[str, Any]) -> str:
+    first = next(iter(letter.get("problems") or ()), None)
+    return f"{first['field']}: {first['problem']}" if first else ""
