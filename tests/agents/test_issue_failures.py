@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from agents.issue_house import DAY, HOUR, PROJECT, SLOWER, house_of, proposed, tracker_of
 from agents.scripted_forge import ScriptedForge, scripted_forge
+from structlog.testing import capture_logs
 
 from counterpoint.proto.errors import Permanent
 from counterpoint.router.issues.poll import RECONCILE
@@ -140,6 +141,16 @@ async def test_a_forge_that_is_down_for_a_day_loses_nothing(forge: ScriptedForge
     assert len(forge.issues) == 6
     assert forge.issues[1].state == "closed"
     assert not house.dead
+
+
+async def test_a_forge_that_does_not_answer_is_a_warning_in_the_log(github: ScriptedForge) -> None:
+    house = house_of(github, poll_s=600)
+    github.before = lambda asked: (500, None)
+    with capture_logs() as events:
+        await house.open()
+        await house.settle(HOUR)
+    levels = {each["event"]: each["log_level"] for each in events}
+    assert (levels["issue.compared"], levels["tracker.poll_failed"]) == ("warning", "warning")
 
 
 async def test_after_three_days_it_is_a_dead_letter_that_can_be_retried(github: ScriptedForge) -> None:

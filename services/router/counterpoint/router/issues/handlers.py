@@ -139,7 +139,8 @@ class IssueSync:
         lane.note(failed=error is not None and error.pause_s is None)
         self._outcomes[item.id, sync.turn] = outcome
         COMPARISONS.labels(tracker.name, "failed" if error else "done").inc()
-        log.info("issue.compared", tracker=tracker.name, issue=item.id, error=str(error) if error else None)
+        told = log.warning if error else log.info
+        told("issue.compared", tracker=tracker.name, issue=item.id, error=str(error) if error else None)
         return item.model_copy(update={"version": item.version + 1}), held, outcome
 
     async def _content(self, tracker: Tracker, sync: SyncedIssue, memory: Memory) -> tuple[Task, IssueContent]:

@@ -63,7 +63,7 @@ class Polls:
         except ForgeError as error:
             failures = poll.failures + (error.pause_s is None)
             delay_s = error.pause_s or min(tracker.poll_s * 2.0 ** min(failures, 12), BACKOFF_LIMIT_S)
-            log.info("tracker.poll_failed", tracker=tracker.name, error=str(error))
+            log.warning("tracker.poll_failed", tracker=tracker.name, error=str(error))
             failed = poll.model_copy(update={"failures": failures, "last_error": str(error)})
             return _next(item, failed, now + timedelta(seconds=max(delay_s, tracker.poll_s)))
         await self._touch_changed(tracker, changed, memory)

@@ -205,7 +205,8 @@ class Notifications:
         lane.note(failed=outcome.error is not None, retry_after_s=outcome.retry_after_s)
         self._outcomes[item.id, delivery.turn] = outcome
         DELIVERIES.labels(receiver.name, "failed" if outcome.error else "accepted").inc()
-        log.info(
+        told = log.warning if outcome.error else log.info
+        told(
             "notification.called",
             receiver=receiver.name,
             delivery=item.id,
