@@ -101,8 +101,8 @@ class Run:
             await self._settled(job.task_id, lambda task: True)
             for attempt, outcome in enumerate(job.outcomes, 1):
                 task = await self._settled(job.task_id, lambda task: True)
-                if task["state"] != "input_required" or task.get("attempt") != attempt:
-                    break
+                if task.get("waiting_for") != "outcome" or task.get("attempt") != attempt:
+                    break  # an escalated task has no attempt of this number to report on
                 self._unsettled[job.task_id] = f"attempt {attempt} {outcome}"
                 await self._outside.report(job.task_id, attempt, outcome)
                 await self._settled(job.task_id, lambda task, n=attempt: str(n) in task.get("outcomes", {}))

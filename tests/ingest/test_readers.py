@@ -219,7 +219,7 @@ class TestHtml:
         assert refused("a.html", hostile) == ("text", "is HTML that took longer than 0.5 s to read")
 
     def test_that_is_a_longer_text_than_page_is_refused(self) -> None:
-        quoted = "<blockquote>" * 90 + "x<br>" * 50_000
+        quoted = "<blockquote>" * 11 + "<pre>" + "x\n" * 400_000
         assert refused("a.html", quoted) == ("text", "is HTML of more than 8388608 characters as text")
 
     def test_too_deep_or_too_long_is_refused(self) -> None:

@@ -10,6 +10,7 @@ from ui.decision_streams import DECISIONS, decided, steps, stream
 from ui.http_front import Event, Events, RunningFront, running
 
 from counterpoint.proto.tasks import TaskDue, TaskResumed
+from counterpoint.router import open_streams
 from counterpoint.router.api.application import HttpApi
 from counterpoint.router.live_log import EncodedEvent, EncodedPage
 from counterpoint.router.streams import _PART_BYTES, _Pace, _parts
@@ -51,6 +52,27 @@ async def test_a_task_is_told_from_its_beginning_as_cloudevents(front: RunningFr
     assert (first["id"], first["time"]) == (front.house.log[0].id, NOW.isoformat())
     assert first["data"]["kind"] == "question"
     assert told[0].name == "message"
+
+
+async def test_the_streams_of_one_principal_are_limited_until_one_closes(
+    front: RunningFront, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_streams, "LIMIT", 2)
+    async with stream(front.me, TASK):
+        async with stream(front.me, DECISIONS):
+            refused = await front.me.get(TASK)
+            assert (refused.status_code, refused.json()["code"]) == (429, "too_many_streams")
+            assert "2 open event streams" in refused.json()["errors"][0]["problem"]
+            async with front.as_principal("another", "read") as another, stream(another, DECISIONS):
+                pass
+        async with asyncio.timeout(5):
+            while (await _status(front, TASK)) != 200:
+                pass
+
+
+async def _status(front: RunningFront, path: str) -> int:
+    async with front.me.stream("GET", path) as response:
+        return response.status_code
 
 
 async def test_a_task_is_told_with_its_line_in_one_order(front: RunningFront) -> None:

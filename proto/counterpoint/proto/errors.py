@@ -18,6 +18,8 @@ class ErrorCode(StrEnum):
     """The body is not valid JSON, or the bearer token is not a token. Correct the body or the token."""
     TOO_LARGE = "too_large"
     """A body, record, commit or reply exceeds its size limit. Send less, or ask for fewer items."""
+    TOO_MANY_STREAMS = "too_many_streams"
+    """The principal has as many open event streams as one may have. Close one that is not read."""
     UNKNOWN_TYPE = "unknown_type"
     """The message type is not one that the subject or service takes. Send the type that the problem names."""
     INVALID_MESSAGE = "invalid_message"

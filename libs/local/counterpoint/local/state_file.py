@@ -1,5 +1,6 @@
 """The state file of a data folder: chosen ports, and processes to stop after a crash of the supervisor."""
 
+import random
 import signal
 import socket
 import subprocess
@@ -13,6 +14,8 @@ from counterpoint.local.private_files import NO_SPACE, write_private
 
 log = structlog.get_logger(__name__)
 
+FIRST_PORT, EPHEMERAL_PORT = 20_000, 32_768
+"""The range of ports that are chosen; the kernel's configuration may make it end earlier."""
 RESTORING = "restoring.json"
 """The file in a data folder whose restore has not finished."""
 
@@ -77,7 +80,7 @@ class StateFile:
         return dict(self._kept.children)
 
     def port(self, name: str) -> int:
-        """Return the stored port of `name`, or if it is missing or taken, a new one chosen by the system."""
+        """Return the stored port of `name`, or if it is missing or taken, a new one."""
         kept = self._kept.ports.get(name)
         if kept is not None and is_free(kept):
             return kept
@@ -139,7 +142,16 @@ def is_free(port: int, host: str = LOCALHOST) -> bool:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a free port that no outgoing connection can take before the server listens on it."""
+    while not is_free(port := random.randrange(FIRST_PORT, _first_ephemeral_port())):
+        pass
+    return port
+
+
+def _first_ephemeral_port() -> int:
+    """Return the first port of outgoing connections. Linux starts at 32768 unless configured; others start higher."""
+    try:
+        first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except FileNotFoundError:
+        return EPHEMERAL_PORT
+    return first if first > FIRST_PORT else EPHEMERAL_PORT

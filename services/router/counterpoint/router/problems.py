@@ -22,6 +22,7 @@ _STATUS: dict[str, int] = {
     ErrorCode.CONFLICT: 409,
     ErrorCode.IDEMPOTENCY_CONFLICT: 409,
     ErrorCode.TOO_LARGE: 413,
+    ErrorCode.TOO_MANY_STREAMS: 429,
 }
 """Status codes of `Permanent` errors other than 422."""
 

@@ -14,6 +14,7 @@ import structlog
 from fastapi import APIRouter, Depends, Header, Query
 from fastapi.responses import StreamingResponse
 from fastapi.sse import format_sse_event
+from starlette.types import Receive, Scope, Send
 
 from counterpoint.client import records
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem, Transient
@@ -47,11 +48,6 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     }
 }
 
-
-class EventStream(StreamingResponse):
-    """A response of server-sent events that are encoded already."""
-
-    media_type = "text/event-stream"
 
 
 @dataclass(frozen=True)
@@ -126,6 +122,21 @@ def _resume_position(
 ResumePosition = Annotated[int | None, Depends(_resume_position)]
 
 
+class EventStream(StreamingResponse):
+    """A response of server-sent events that are encoded already. It is refused as `OpenStreams.count` says."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, context: RequestContext, events: AsyncIterator[bytes], status_code: int = 200) -> None:
+        super().__init__(events, status_code, _HEADERS)  # FastAPI documents the default of `status_code`.
+        self._context = context
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        with self._context.resources.open_streams.count(self._context.principal.name):
+            await super().__call__(scope, receive, send)
+
+
 async def _task_start(
     context: Context,
     task_id: TaskId,
@@ -149,13 +160,13 @@ async def _decisions_start(context: Context, position: ResumePosition) -> Stream
 @router.get("/tasks/{task_id}/events", responses=_RESPONSES, response_class=EventStream)
 async def task_events(start: Annotated[StreamStart, Depends(_task_start)]) -> EventStream:
     """Stream the messages and decisions of a task, with `line` its actions too, from its start or after an event."""
-    return EventStream(_own_events(start), headers=_HEADERS)
+    return EventStream(start.context, _own_events(start))
 
 
 @router.get("/decisions/stream", responses=_RESPONSES, response_class=EventStream)
 async def decisions(start: Annotated[StreamStart, Depends(_decisions_start)]) -> EventStream:
     """Stream the decisions of a project, from now on or after an event."""
-    return EventStream(_shared_events(start), headers=_HEADERS)
+    return EventStream(start.context, _shared_events(start))
 
 
 def _encoded(page: LogPage) -> EncodedPage:

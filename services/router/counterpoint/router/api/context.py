@@ -21,6 +21,7 @@ from counterpoint.router.hub import Hub
 from counterpoint.router.intake.interventions import Reporter
 from counterpoint.router.intake.running_tasks import RunningTasks
 from counterpoint.router.live_log import LiveLogs, LogSubscriber
+from counterpoint.router.open_streams import OpenStreams
 from counterpoint.router.read_rights import ReadRights
 from counterpoint.router.settings import RouterSettings
 from counterpoint.router.webhooks.issue_events import IssueEvent
@@ -50,6 +51,7 @@ class RouterResources:
     running_tasks: RunningTasks
     settings: RouterSettings
     sign_in_codes: SignInCodes = field(default_factory=SignInCodes)
+    open_streams: OpenStreams = field(default_factory=OpenStreams)
     has_receivers: bool = False
     issues: TaskIssues | None = None
 
