@@ -241,6 +241,7 @@ class Relay:
         async with self._database.connection() as connection:
             due = await connection.fetch("SELECT * FROM take_due($1, $2)", self._sweep_age, _SWEEP_LIMIT)
             counted = await connection.fetchrow(_SQL["count_pending"], self._sweep_age)
+        assert counted is not None, "an aggregate has one row"
         self._pending = counted["pending"]
         PENDING.set(counted["due"])
         by_project: dict[str, list[str]] = {}
