@@ -278,3 +278,16 @@ def test_all_that_a_result_is_judged_by_is_read_in_one_request(outcome: str) -> 
     before = house.requests
     house.developer(outcome, 0.4, code="low_confidence" if outcome == "stopped" else None)
     assert house.requests - before == 2, "one query, one commit"
+
+
+def test_an_offer_stays_while_unrelated_documents_are_assessed() -> None:
+    house = House()
+    house.route()
+    house.developer("stopped", 0.3, code="low_confidence", text="unlock the user")
+    house.wait(10)
+    house.ingest()
+    house.wait(10)
+    assert house.task().proposal == "unlock the user"
+    house.developer("stopped", 0.3, code="low_confidence", text="unlock the user")
+    house.outcome("succeeded")
+    assert [(one.tried, one.outcome) for one in house.attempts()] == [("unlock the user", "succeeded")]
