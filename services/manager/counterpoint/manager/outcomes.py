@@ -131,7 +131,10 @@ def _recovered(history: TaskHistory, message: TaskOutcomeReported, summary: str,
         return TaskUpdate(steps=(ReasoningStep("learn", summary),), decision="credit no attempt", task=explained)
     needs = () if message.fixed_by == "nothing" else (ask_cause(history.task, None),)
     findings = _with_question(with_attempts(history.task.findings, history.ordered_attempts), needs)
-    result = "\n".join((message.note or f"recovered ({message.evidence} by {message.by})", *message.changed))
+    said = message.note or f"recovered ({message.evidence} by {message.by})"
+    if message.attempt and not message.note:
+        said += f"; attempt {message.attempt} was never proposed, so none is credited"
+    result = "\n".join((said, *message.changed))
     task = with_transition(history.task, row, now, result=result, resolution="resolved", findings=findings, needs=needs)
     return TaskUpdate(
         steps=(ReasoningStep("complete", f"{summary}: the failure is over, and no attempt is credited"),),
