@@ -83,4 +83,7 @@ class TestWeb:
                 house.wait(HOUR)
             house.wait(5)
             assert house.task().waiting_for == "documents"
-            assert bool([each for each in house.work_under_way() if getattr(each.message, "purpose", "") == "reassess"]) is woken
+            assert (
+                bool([each for each in house.work_under_way() if getattr(each.message, "purpose", "") == "reassess"])
+                is woken
+            )

@@ -25,7 +25,14 @@ from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import ReasoningStep, TaskUpdate, with_attempt, with_transition, without_effect
 from counterpoint.manager.timers import Timer, next_reassessment
 from counterpoint.manager.triggers import Trigger, asks_take_over
-from counterpoint.manager.workflow import AWAITS_OUTCOME, ESCALATED, Transition, TransitionGuard, WorkflowEvent, transition
+from counterpoint.manager.workflow import (
+    AWAITS_OUTCOME,
+    ESCALATED,
+    Transition,
+    TransitionGuard,
+    WorkflowEvent,
+    transition,
+)
 from counterpoint.proto.attempts import SUPERSEDED, Attempt, TaskOutcomeReported
 from counterpoint.proto.findings import Findings
 from counterpoint.proto.messages import Message

@@ -114,7 +114,9 @@ async def joinable(context: RequestContext, task: SubmitTask) -> Task | None:
         return None
     memory = context.resources.memory(context.project, None)
     wanted = ({"error_signature": known.digest, "state": state} for state in _OPEN)
-    found = await memory.query(*(List(store="tasks", where=where, limit=_OPEN_TASKS, ascending=True) for where in wanted))
+    found = await memory.query(
+        *(List(store="tasks", where=where, limit=_OPEN_TASKS, ascending=True) for where in wanted)
+    )
     tasks = records((item for answer in found for item in answer.items), Task)
     return open_same(sorted(tasks, key=lambda each: each.submitted_at), task)
 
