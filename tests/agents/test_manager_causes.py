@@ -285,3 +285,14 @@ def test_the_reason_and_the_constraints_of_an_override_stay_with_its_attempt() -
     assert (kept.reason, kept.constraints) == ("it swaps", ("Drain the queue first",))
     (shown,) = house.last(TaskCompleted).findings.similar_attempts
     assert (shown.reason, shown.constraints) == ("it swaps", ("Drain the queue first",))
+
+
+def test_a_success_of_an_attempt_that_was_never_proposed_is_told_from_a_credited_one() -> None:
+    house = proposed(error_message="Error: user is locked")
+    house.outcome("failed")
+    house.developer("stopped", 0.3, code="repeated_failure")
+    house.outcome("succeeded", attempt=2)
+    task = house.task()
+    assert (task.state, task.resolution, list(task.outcomes)) == ("completed", "resolved", ["1"])
+    assert task.result == "recovered (reported by ops); attempt 2 was never proposed, so none is credited"
+    assert [need.kind for need in task.needs] == ["outcome"]

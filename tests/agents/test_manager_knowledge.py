@@ -278,3 +278,41 @@ def test_all_that_a_result_is_judged_by_is_read_in_one_request(outcome: str) -> 
     before = house.requests
     house.developer(outcome, 0.4, code="low_confidence" if outcome == "stopped" else None)
     assert house.requests - before == 2, "one query, one commit"
+
+
+def test_an_offer_stays_while_unrelated_documents_are_assessed() -> None:
+    house = House()
+    house.route()
+    house.developer("stopped", 0.3, code="low_confidence", text="unlock the user")
+    house.wait(10)
+    house.ingest()
+    house.wait(10)
+    assert house.task().proposal == "unlock the user"
+    house.developer("stopped", 0.3, code="low_confidence", text="unlock the user")
+    house.outcome("succeeded")
+    assert [(one.tried, one.outcome) for one in house.attempts()] == [("unlock the user", "succeeded")]
+
+
+def test_a_failure_reported_during_a_reassessment_keeps_its_number() -> None:
+    house = stopped()
+    house.ingest()
+    house.wait(5)
+    under_way = house.work_under_way()[-1]
+    house.outcome("failed", note="restarted it")
+    assert house.task().outcomes["1"]["note"] == "restarted it"
+    assert house.developer("proposed", 0.9, given=under_way) == "stale"
+    house.wait(5)
+    house.developer("proposed", 0.9)
+    house.outcome("failed", error_message="another error")
+    numbers = [one.attempt for one in house.attempts()]
+    assert (numbers, sorted(house.task().outcomes)) == ([1, 2], ["1", "2"])
+
+
+def test_a_failure_in_shadow_is_retried_under_a_free_number() -> None:
+    house = House()
+    house.put("incident_settings", "project", {"project": "orders", "shadow": True, "by": "ana"})
+    house.route(error_message="Error: a")
+    house.developer("proposed")
+    house.outcome("failed", note="restarted it", error_message="Error: b")
+    house.outcome("failed", attempt=1, error_message="Error: c")
+    assert house.task().attempt == 3

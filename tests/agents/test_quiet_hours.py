@@ -1,6 +1,6 @@
 """Quiet hours hold back notifications."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from agents.hook_receiver import HookReceiver
@@ -42,6 +42,14 @@ async def test_quiet_hours_hold_back_all_but_urgent_messages(hook: HookReceiver)
 def test_quiet_hours_may_pass_midnight(start: str, end: str, at: str, over: str | None) -> None:
     hours = QuietHours.model_validate({"start": start, "end": end})
     assert hours.over_at(datetime.fromisoformat(at)) == (datetime.fromisoformat(over) if over else None)
+
+
+@pytest.mark.parametrize("minute", range(0, 240, 15))
+def test_quiet_hours_are_over_later_when_an_hour_comes_twice(minute: int) -> None:
+    quiet = QuietHours.model_validate({"start": "22:00", "end": "02:30", "zone": "Europe/Berlin"})
+    now = datetime(2026, 10, 24, 23, 0, tzinfo=UTC) + timedelta(minutes=minute)
+    over = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+    assert quiet.over_at(now) == (over if now < over else None)
 
 
 def test_quiet_hours_that_are_impossible_are_refused() -> None:

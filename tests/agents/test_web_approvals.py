@@ -70,3 +70,20 @@ class TestWeb:
         decide(house)
         house.override(instruction="look again", by="ada")
         assert house.last(TaskDelegated).permitted_search is None
+
+    def test_a_document_that_came_while_a_person_decided_is_not_missed(self) -> None:
+        for decision, woken in (("rejected", True), (None, True), ("rejected", False)):
+            house = self.wants()
+            house.wait(5)
+            if woken:
+                house.ingest()
+            if decision:
+                decide(house, decision)
+            else:
+                house.wait(HOUR)
+            house.wait(5)
+            assert house.task().waiting_for == "documents"
+            assert (
+                bool([each for each in house.work_under_way() if getattr(each.message, "purpose", "") == "reassess"])
+                is woken
+            )

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from memory_service.house import PERSON, House
 from memory_service.learning_project import there
 from operations.erasures import MARK, everywhere
@@ -33,6 +34,19 @@ async def test_a_store_forgets_records_older_than_its_term(house: House, project
     assert await everywhere(house, project, f"{MARK}old") == []
     assert "records" in await everywhere(house, project, f"{MARK}new")
     assert (await house.verify(project))["ok"]
+
+
+async def test_more_than_one_portion_is_erased_in_one_run_after_the_other(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("counterpoint.memory.operations.erasure._AGED_AT_ONCE", 2)
+    for name in ("a", "b", "c"):
+        write = Write(store="webhook_deliveries", id=name, body={"n": MARK})
+        await house.apply("router", house.standing(project, principal=PERSON), writes=(write,))
+    async with house.superuser() as connection:
+        await connection.execute("UPDATE records SET at = at - interval '999 days' WHERE project = $1", project)
+    assert [await house.erasures.age() for _ in range(2)] == [True, False]
+    assert await there(house, project, *(("webhook_deliveries", name) for name in ("a", "b", "c"))) == [False] * 3
 
 
 async def test_a_record_that_changes_during_erasure_by_age_is_kept(house: House, project: str) -> None:

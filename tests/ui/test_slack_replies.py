@@ -117,6 +117,20 @@ async def test_a_change_is_reported_by_a_reply_in_the_message(
     assert due.task_id == "t1"
 
 
+async def test_a_proposal_is_credited_by_a_button_only_if_its_success_was_observed(chat: RunningFront) -> None:
+    await chat.me.post("/v1/tasks", json={"kind": "troubleshoot", "description": "d", "task_id": "t1"})
+    task = unexplained(chat).model_copy(update={"attempt": 1})
+    for evidence, actions in (("observed", ["succeeded", "recovered"]), (None, ["recovered"])):
+        outcomes = {"1": {"outcome": "succeeded", "evidence": evidence}} if evidence else {}
+        shown = blocks(summary_of(task.model_copy(update={"outcomes": outcomes}), {}), buttons=True)
+        found = [button for block in shown if block["type"] == "actions" for button in block["elements"]]
+        assert [button["action_id"] for button in found] == actions
+        assert (await click(chat, found[0])).status_code == 200
+    credited = chat.house.of_type(TaskOutcomeReported)[0]
+    # A note would be learned as what the reporter did.
+    assert (credited.fixed_by, credited.note) == ("proposal", None)
+
+
 async def test_an_answer_without_words_or_of_another_block_is_refused(chat: RunningFront) -> None:
     (field,) = [block for block in blocks(summary_of(unexplained(chat), {}), buttons=True) if block["type"] == "input"]
     for change in (

@@ -77,6 +77,18 @@ async def test_a_report_joins_the_open_task_of_the_same_job_and_error(front: Run
     assert "also reported by alertmanager: load failed" in action.reasoning
 
 
+async def test_a_report_joins_an_open_task_however_many_ended_with_the_same_error(
+    front: RunningFront, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("counterpoint.router.webhooks.arrivals._OPEN_TASKS", 1)
+    digest = signature(ALERT["annotations"]["description"]).digest  # type: ignore[index]
+    fields = {"error_signature": digest, "target": {"job": {"namespace": "prod", "name": "load"}}}
+    for task_id, state in (("ended", "completed"), ("open", "input_required")):
+        put_task(front, task_id, state, kind="troubleshoot", **fields)
+    reply = (await front.me.post("/hooks/alertmanager", json=alerts(ALERT))).json()
+    assert (reply["arrived"][0]["task_id"], reply["arrived"][0]["effect"]) == ("open", "joined")
+
+
 COMMENT = {
     "action": "created", "issue": ISSUE["issue"], "repository": ISSUE["repository"],
     "comment": {"id": 31, "body": "rm -rf /", "user": {"login": "ann"}, "html_url": "https://git.example.com/c/31"},

@@ -1,5 +1,6 @@
 """Handlers of the manager: read the task history, decide, commit."""
 
+from dataclasses import replace
 from datetime import datetime
 
 from counterpoint.bus import Service
@@ -27,7 +28,7 @@ from counterpoint.manager.task_history import (
 )
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import TaskUpdate, UpdateAndWrites, without_effect
-from counterpoint.manager.timers import reassessment, timer_name
+from counterpoint.manager.timers import next_reassessment, reassessment, timer_name
 from counterpoint.manager.triggers import trigger_of
 from counterpoint.proto.approvals import ApprovalDecided
 from counterpoint.proto.attempts import TaskOutcomeReported
@@ -132,6 +133,7 @@ class ManagerHandlers:
             raise Permanent(ErrorCode.INVALID_MESSAGE, (Problem(field="task_id", problem="is missing"),))
         history = await with_spend(memory, await read_task_history(memory, message.task_id))
         update, writes = await self._approvals.on_decided(memory, history, message)
+        update = await self._woken(memory, history, update)
         return self._commit(memory, history, update, history.task.last_action_id, writes=writes)
 
     async def on_amended(self, message: AmendTask, memory: Memory) -> Commit:
@@ -161,7 +163,7 @@ class ManagerHandlers:
             update = await self._approvals.on_tool_due(memory, history, message.approval_id)
             return self._commit(memory, history, update, history.task.last_action_id)
         if message.timer == "approval":
-            update = self._approvals.on_due(memory, history)
+            update = await self._woken(memory, history, self._approvals.on_due(memory, history))
             return self._commit(memory, history, update, history.task.last_action_id)
         failed_at = await _last_failure(memory, message.task_id) if message.timer == "quiet" else None
         update = interventions.on_timer(history, message, memory.now, self.limits, failed_at)
@@ -188,6 +190,16 @@ class ManagerHandlers:
             messages=tuple(reassessment(task_id, now, self.limits) for task_id in woken),
             cancel_timers=tuple(timer_name(task_id, "reassess") for task_id in woken),
         )
+
+    async def _woken(self, memory: Memory, history: TaskHistory, update: TaskUpdate) -> TaskUpdate:
+        """Assess a stop again that was held for an approval, if a record was ingested since the task was submitted."""
+        task = update.task
+        if task is None or task.waiting_for != "documents" or task.resumes >= self.limits.max_resumes:
+            return update
+        newest = await memory.query(*(List(store=store, limit=NEWEST) for store in INGESTED))
+        if not ingested_since((item for answer in newest for item in answer.items), task.submitted_at):
+            return update
+        return replace(update, timers=(*update.timers, ("reassess", next_reassessment(memory.now, self.limits))))
 
     def _commit(
         self,

@@ -209,6 +209,6 @@ def _delegate_reassessment(history: TaskHistory, now: datetime) -> TaskUpdate:
     escalation, number = history.task.escalation, history.next_attempt
     return TaskUpdate(
         steps=(ReasoningStep("assess", "knowledge has changed: the developer computes the confidence again"),),
-        task=with_attempt(history.task, row, now, number, escalation=escalation),
+        task=with_attempt(history.task, row, now, number, escalation=escalation, proposal=history.task.proposal),
         delegate="reassess",
     )

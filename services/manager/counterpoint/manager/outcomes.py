@@ -1,5 +1,6 @@
 """Outcomes: the task update for a reported or observed outcome (docs/workflow.md)."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 
@@ -22,8 +23,16 @@ from counterpoint.manager.escalation import ask_cause, escalate_failures, escala
 from counterpoint.manager.task_history import TaskHistory
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import ReasoningStep, TaskUpdate, with_attempt, with_transition, without_effect
+from counterpoint.manager.timers import Timer, next_reassessment
 from counterpoint.manager.triggers import Trigger, asks_take_over
-from counterpoint.manager.workflow import AWAITS_OUTCOME, ESCALATED, TransitionGuard, WorkflowEvent, transition
+from counterpoint.manager.workflow import (
+    AWAITS_OUTCOME,
+    ESCALATED,
+    Transition,
+    TransitionGuard,
+    WorkflowEvent,
+    transition,
+)
 from counterpoint.proto.attempts import SUPERSEDED, Attempt, TaskOutcomeReported
 from counterpoint.proto.findings import Findings
 from counterpoint.proto.messages import Message
@@ -129,7 +138,10 @@ def _recovered(history: TaskHistory, message: TaskOutcomeReported, summary: str,
         return TaskUpdate(steps=(ReasoningStep("learn", summary),), decision="credit no attempt", task=explained)
     needs = () if message.fixed_by == "nothing" else (ask_cause(history.task, None),)
     findings = _with_question(with_attempts(history.task.findings, history.ordered_attempts), needs)
-    result = "\n".join((message.note or f"recovered ({message.evidence} by {message.by})", *message.changed))
+    said = message.note or f"recovered ({message.evidence} by {message.by})"
+    if message.attempt and not message.note:
+        said += f"; attempt {message.attempt} was never proposed, so none is credited"
+    result = "\n".join((said, *message.changed))
     task = with_transition(history.task, row, now, result=result, resolution="resolved", findings=findings, needs=needs)
     return TaskUpdate(
         steps=(ReasoningStep("complete", f"{summary}: the failure is over, and no attempt is credited"),),
@@ -163,7 +175,7 @@ def _failed(
         row = transition(history.workflow_state, WorkflowEvent.FAILED, TransitionGuard.MAY_RETRY)
         if row is None:
             return without_effect(history, "a failure")
-        number = attempt.attempt + 1
+        number = max(history.next_attempt, attempt.attempt + 1)
         reasoning = f"{_counts(attempt, same, limits)}: attempt {number} goes to the developer"
         return TaskUpdate(
             steps=(learn, ReasoningStep("plan", reasoning)),
@@ -184,8 +196,20 @@ def _failed_again(
     is_repeated = escalation is not None and escalation.code == "repeated_failure"
     to_human_already = is_repeated and escalation is not None and escalation.to == "human"
     if to_human_already or not (used_up or (repeated and not is_repeated)):
-        return TaskUpdate(steps=(learn,), decision=f"remember attempt {attempt.attempt}", learned=(attempt,))
+        update = TaskUpdate(steps=(learn,), decision=f"remember attempt {attempt.attempt}", learned=(attempt,))
+        row = transition(history.workflow_state, WorkflowEvent.FAILED, TransitionGuard.MAY_RETRY)
+        return _assessed_anew(history, update, row, now, limits) if row else update
     return _escalated(history, attempt, learn, now, limits)
+
+
+def _assessed_anew(
+    history: TaskHistory, update: TaskUpdate, row: Transition, now: datetime, limits: TaskLimits
+) -> TaskUpdate:
+    """Make a reassessment under way stale: it knows nothing of the failure, whose attempt took its number."""
+    again = history.task.resumes < limits.max_resumes
+    timers: tuple[tuple[Timer, datetime], ...] = (("reassess", next_reassessment(now, limits)),) if again else ()
+    task = with_transition(history.task, row, now, escalation=history.task.escalation)
+    return replace(update, task=task, timers=timers)
 
 
 def _escalated(

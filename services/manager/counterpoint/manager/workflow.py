@@ -94,6 +94,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(AWAITS_OUTCOME, WorkflowEvent.FAILED, TransitionGuard.MAY_RETRY, WORKING, ("TaskDelegated",)),
     Transition(AWAITS_OUTCOME, WorkflowEvent.FAILED, TransitionGuard.SAME_FAILURE, AWAITS_OVERRIDE, ("TaskEscalated",)),
     Transition(AWAITS_OUTCOME, WorkflowEvent.FAILED, TransitionGuard.USED_UP, AWAITS_OVERRIDE, ("TaskEscalated",)),
+    Transition(AWAITS_DOCUMENTS, WorkflowEvent.FAILED, TransitionGuard.MAY_RETRY, AWAITS_DOCUMENTS, ()),
     *(
         Transition(at, WorkflowEvent.FAILED, guard, AWAITS_OVERRIDE, ("TaskResumed", "TaskEscalated"))
         for at in ESCALATED

@@ -154,7 +154,7 @@ class MemoryProcess:
                 MaintenanceJob("reconcile", every_s, self._reconciler.reconcile),
                 MaintenanceJob("settle", every_s, parts.takebacks.settle),
                 MaintenanceJob("retention", RETENTION_EVERY_S, partial(delete_expired, self._database, retention)),
-                MaintenanceJob("age", RETENTION_EVERY_S, parts.erasures.age),
+                MaintenanceJob("age", RETENTION_EVERY_S, partial(self._age, parts.erasures)),
             )
         )
         reconcile_soon = partial(self._maintenance.run_soon, "reconcile")
@@ -244,6 +244,11 @@ class MemoryProcess:
         self._sequencer.wake()
         for step in steps:
             observe(step)
+
+    async def _age(self, erasures: Erasures) -> None:
+        """Erase what is older than its retention, in portions between the other jobs."""
+        if await erasures.age():
+            self._maintenance.run_soon("age")
 
     async def _answer(self) -> None:
         """Take the lease, answer requests, and run the background work."""

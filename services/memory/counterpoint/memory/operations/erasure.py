@@ -96,9 +96,11 @@ class Erasures:
                     origin, row["id"], ErasureResult.model_validate(row["body"]), row["version"], row["commit_id"]
                 )
 
-    async def age(self) -> None:
-        """Erase records that are older than the policy lets their store keep them. Raises `Transient`."""
+    async def age(self) -> bool:
+        """Erase records that are older than the policy lets their store keep them. Return whether there may be more.
+        Raises `Transient`."""
         stores = {name: row.keep_days for name, row in self._policy.stores.items() if row.keep_days and not row.system}
+        more = False
         for project in await self._database.projects():
             for store, days in stores.items():
                 before = datetime.now(UTC) - timedelta(days=days)
@@ -113,9 +115,11 @@ class Erasures:
                 async with self._locks[project]:
                     try:
                         await self._erase(origin, erasure_id, request, found.keys(), 0, found)
+                        more = more or len(rows) == _AGED_AT_ONCE
                     except Conflict as changed:
                         # Records that are still too old are erased by the next run.
                         log.info("erasure.deferred", project=project, store=store, reason=str(changed))
+        return more
 
     async def _erase_derived(self, origin: Origin, erasure_id: str, request: Erase) -> CommitReply:
         roots = await self._roots(origin.project, request)

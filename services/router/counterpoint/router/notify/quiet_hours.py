@@ -1,6 +1,6 @@
 """Quiet hours of a receiver: messages below a severity wait for their end. Pure."""
 
-from datetime import datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -40,10 +40,11 @@ class QuietHours(BaseModel):
     def over_at(self, now: datetime) -> datetime | None:
         """Return when the quiet hours that `now` is in are over; None outside of them."""
         zone = ZoneInfo(self.zone)
-        local = now.astimezone(zone)
-        for day in (local.date() - timedelta(days=1), local.date()):
-            start = datetime.combine(day, self.start, zone)
-            end = datetime.combine(day + timedelta(days=self.end < self.start), self.end, zone)
-            if start <= local < end:
+        today = now.astimezone(zone).date()
+        for day in (today - timedelta(days=1), today):
+            # Times of one zone are compared by the clock on the wall, which repeats an hour when summer ends.
+            start = datetime.combine(day, self.start, zone).astimezone(UTC)
+            end = datetime.combine(day + timedelta(days=self.end < self.start), self.end, zone).astimezone(UTC)
+            if start <= now < end:
                 return end.astimezone(now.tzinfo)
         return None

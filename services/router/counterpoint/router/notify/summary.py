@@ -166,7 +166,7 @@ def summary_of(
         proposal=None if withheld else shortened(task.proposal or task.result, TEXT_CHARS),
         needs=() if withheld else needs_of(task),
         approval=None if withheld or approval is None else shown_text(approval),
-        attempt=task.attempt,
+        attempt=_attempt_in_question(task),
         confidence=task.confidence.band if task.confidence else None,
         late=tuple(LateItem(name=shortened(row.name, TITLE_CHARS), owner=row.owner) for row in downstream[:LIST_ITEMS]),
         late_count=len(downstream),
@@ -176,6 +176,13 @@ def summary_of(
         opened_at=task.submitted_at,
         withheld=withheld,
     )
+
+
+def _attempt_in_question(task: Task) -> int | None:
+    """Return the attempt of a task; after its end only one whose success was observed, and not yet reported."""
+    if task.state in ENDED and task.outcomes.get(str(task.attempt), {}).get("evidence") != "observed":
+        return None
+    return task.attempt
 
 
 def shown_text(approval: Approval) -> ShownText:

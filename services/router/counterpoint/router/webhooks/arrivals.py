@@ -23,6 +23,8 @@ from counterpoint.router.webhooks.reports import IssueNote, Report, issue_key, t
 from counterpoint.router.webhooks.sources import WebhookSource
 
 _OPEN_TASKS = 200
+_OPEN = ("working", "input_required")
+"""States of an open task that has a record. There may be any number of ended ones with the same error."""
 
 
 class EventEffect(Shape):
@@ -111,10 +113,12 @@ async def joinable(context: RequestContext, task: SubmitTask) -> Task | None:
     if known.generic and job is None:
         return None
     memory = context.resources.memory(context.project, None)
-    (found,) = await memory.query(
-        List(store="tasks", where={"error_signature": known.digest}, limit=_OPEN_TASKS, ascending=True)
+    wanted = ({"error_signature": known.digest, "state": state} for state in _OPEN)
+    found = await memory.query(
+        *(List(store="tasks", where=where, limit=_OPEN_TASKS, ascending=True) for where in wanted)
     )
-    return open_same(records(found.items, Task), task)
+    tasks = records((item for answer in found for item in answer.items), Task)
+    return open_same(sorted(tasks, key=lambda each: each.submitted_at), task)
 
 
 def open_same(tasks: Sequence[Task], task: SubmitTask) -> Task | None:

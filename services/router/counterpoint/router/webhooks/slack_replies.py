@@ -77,6 +77,9 @@ def _report_in(reply: SlackReply) -> ReportOutcome:
             return ReportOutcome(task_id=reply.task_id, outcome="succeeded", by="something_else", note=reply.note)
         case "recovered":
             return ReportOutcome(task_id=reply.task_id, outcome="succeeded", by="nothing", note=_NOTE)
+        case "succeeded" if reply.attempt is None:
+            # A note would be taken for what the reporter did.
+            return ReportOutcome(task_id=reply.task_id, outcome="succeeded", by="proposal")
         case _:
             outcome = "failed" if reply.action == "failed" else "succeeded"
             return ReportOutcome(task_id=reply.task_id, attempt=reply.attempt, outcome=outcome, note=_NOTE)
