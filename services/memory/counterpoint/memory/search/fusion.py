@@ -104,8 +104,8 @@ def fuse(features: Features, weights: Weights) -> FusedScores:
     meaning = rest * weights.meaning * _min_max(features.dense + weights.feedback * features.alike)
     named = rest * weights.named * features.named
     fullness = rest * weights.fullness * features.chars / (features.chars + FULL_CHARS)
-    in_exact_form = exact * features.exact / holds if holds else np.zeros_like(words)
-    return FusedScores(words + meaning + named + fullness + in_exact_form, words, meaning, named, fullness, in_exact_form)
+    by_form = exact * features.exact / holds if holds else np.zeros_like(words)
+    return FusedScores(words + meaning + named + fullness + by_form, words, meaning, named, fullness, by_form)
 
 
 def best(scores: Floats, keys: Sequence[Any], most: int) -> list[int]:
