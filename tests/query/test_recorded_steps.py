@@ -120,20 +120,26 @@ async def test_the_answers_of_a_delivery_are_rebuilt_byte_for_byte(house: House,
 
 
 async def test_an_answer_from_the_cache_is_recorded_as_a_fresh_one(house: House, project: str) -> None:
-    _, commit, _ = await worked(house, project)
+    await worked(house, project)
     contexts = []
-    for _ in range(2):
-        task = new_id()
-        origin = house.delivery(await house.routed(project, task))
-        (answer,) = (await house.query("manager", origin, QUERIES[0][0])).found
-        write = Write(store="plans", id=task, body={"text": "rest"})
-        await house.apply("manager", origin, reads=1, writes=(write,))
-        async with house.superuser() as connection:
-            commit = await connection.fetchval("SELECT commit_id::text FROM records WHERE id = $1", task)
+    for n in range(2):
+        origin = house.standing(project)
+        (answer,) = (await house.query("router", origin, QUERIES[0][0])).found
+        write = Write(store="submissions", id=f"s{n}", body={"title": "rest"})
+        await house.apply("router", origin, reads=1, writes=(write,))
+        commit = await commit_of(house, project, "submissions", f"s{n}")
         contexts.append((answer.cache, context(answer), context((await rebuilt(house, project, commit))[1][0])))
     assert contexts[0][0] == "miss"
     assert contexts[1][0] == "hit"
     assert len({each for _, *both in contexts for each in both}) == 1
+
+
+async def test_what_a_task_asks_is_not_cached(house: House, project: str) -> None:
+    await worked(house, project)
+    for _ in range(2):
+        origin = house.delivery(await house.routed(project, new_id()))
+        (answer,) = (await house.query("manager", origin, QUERIES[0][0])).found
+        assert answer.cache == "off"
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,50 @@
 """Fusion is bounded, monotone and stable."""
 
+from collections.abc import Mapping
 from itertools import pairwise
+from typing import NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.memory.search.fusion import BY_TYPE, UNKNOWN, CandidateFeatures, Weights, adaptive, fixed, fuse
+from counterpoint.memory.search import fusion
+from counterpoint.memory.search.fusion import BY_TYPE, UNKNOWN, Features, Weights, adaptive, best, fixed
+
+
+class Signs(NamedTuple):
+    """Features of one candidate."""
+
+    lexical: float
+    dense: float
+    named: bool = False
+    chars: int = 0
+    exact: float = 0.0
+    alike: float = 0.0
+
+
+class Fused(NamedTuple):
+    """Score of one candidate and its parts."""
+
+    score: float
+    words: float
+    meaning: float
+    named: float
+    fullness: float
+    exact: float
+
+
+def fuse(candidates: Mapping[str, Signs], weights: Weights) -> list[tuple[str, Fused]]:
+    """Return candidates with their scores, best first."""
+    fused = fusion.fuse(Features(*np.array(list(candidates.values()), np.float64).T), weights)
+    keys = list(candidates)
+    return [(keys[n], Fused(*(float(part[n]) for part in fused))) for n in best(fused.score, keys, len(keys))]
+
 
 _score = st.floats(-1, 100).map(lambda score: round(score, 4))
 signs = st.builds(
-    CandidateFeatures,
+    Signs,
     lexical=_score,
     dense=_score,
     named=st.booleans(),
@@ -29,7 +63,7 @@ weights = st.builds(
 
 @given(candidates, weights)
 def test_every_candidate_has_one_score_between_nought_and_one_which_its_parts_add_up_to(
-    given_: dict[str, CandidateFeatures], weighed: Weights
+    given_: dict[str, Signs], weighed: Weights
 ) -> None:
     fused = fuse(given_, weighed)
     assert sorted(key for key, _ in fused) == sorted(given_)
@@ -42,7 +76,7 @@ def test_every_candidate_has_one_score_between_nought_and_one_which_its_parts_ad
 
 @given(candidates, weights, st.sampled_from(["lexical", "dense", "named", "chars", "alike", "exact"]), st.data())
 def test_more_of_any_sign_never_lowers_a_place(
-    given_: dict[str, CandidateFeatures], weighed: Weights, sign: str, data: st.DataObject
+    given_: dict[str, Signs], weighed: Weights, sign: str, data: st.DataObject
 ) -> None:
     key = data.draw(st.sampled_from(sorted(given_)))
     more = {key: True} if sign == "named" else {key: getattr(given_[key], sign) + 1}
@@ -53,7 +87,7 @@ def test_more_of_any_sign_never_lowers_a_place(
 
 
 @given(candidates)
-def test_weight_nought_and_one_are_the_orders_of_the_legs_alone(given_: dict[str, CandidateFeatures]) -> None:
+def test_weight_nought_and_one_are_the_orders_of_the_legs_alone(given_: dict[str, Signs]) -> None:
     given_ = {key: each._replace(alike=0) for key, each in given_.items()}
     by_words = sorted(given_, key=lambda key: (-given_[key].lexical, key))
     by_meaning = sorted(given_, key=lambda key: (-given_[key].dense, key))
@@ -63,7 +97,7 @@ def test_weight_nought_and_one_are_the_orders_of_the_legs_alone(given_: dict[str
 
 @given(candidates, weights)
 def test_the_order_of_arrival_does_not_matter_and_equals_are_ordered_by_key(
-    given_: dict[str, CandidateFeatures], weighed: Weights
+    given_: dict[str, Signs], weighed: Weights
 ) -> None:
     fused = fuse(given_, weighed)
     assert fuse(dict(reversed(given_.items())), weighed) == fused
@@ -72,20 +106,19 @@ def test_the_order_of_arrival_does_not_matter_and_equals_are_ordered_by_key(
 
 
 def test_both_legs_count_by_their_weight() -> None:
-    given_ = {"a": CandidateFeatures(10, 0.2), "b": CandidateFeatures(5, 0.8), "c": CandidateFeatures(0, 0.4)}
+    given_ = {"a": Signs(10, 0.2), "b": Signs(5, 0.8), "c": Signs(0, 0.4)}
     assert fuse(given_, fixed(0.5))[0][0] == "b"
     scores = {key: each.score for key, each in fuse(given_, fixed(0.25))}
     assert scores == pytest.approx({"a": 0.75, "b": 0.625, "c": 0.25 * (0.4 - 0.2) / (0.8 - 0.2)})
 
 
 def test_a_leg_that_found_nothing_adds_nothing() -> None:
-    found = fuse({"a": CandidateFeatures(0, 0.1), "b": CandidateFeatures(0, 0.3)}, fixed(0.5))
+    found = fuse({"a": Signs(0, 0.1), "b": Signs(0, 0.3)}, fixed(0.5))
     assert [(key, each.score) for key, each in found] == [("b", 0.5), ("a", 0.0)]
-    assert fuse({}, fixed(0.5)) == []
 
 
 def test_likeness_to_the_best_counts_with_meaning_as_far_as_it_is_asked_for() -> None:
-    given_ = {"a": CandidateFeatures(0, 0.5, alike=0.1), "b": CandidateFeatures(0, 0.4, alike=0.9)}
+    given_ = {"a": Signs(0, 0.5, alike=0.1), "b": Signs(0, 0.4, alike=0.9)}
     assert fuse(given_, fixed(1))[0][0] == "a"
     assert fuse(given_, Weights(0, 1, feedback=1))[0][0] == "b"
 

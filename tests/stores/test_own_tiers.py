@@ -11,11 +11,13 @@ from structlog.testing import capture_logs
 
 from counterpoint.local.valkey import run_valkey
 from counterpoint.memory.cache.valkey import Valkey
+from counterpoint.memory.embedding.model import Embedder, LocalEmbedder, Vectors
 from counterpoint.memory.embedding.vector_cache import VectorCache
 from counterpoint.memory.record.plan import CommitPlan, PlannedWrite, canonical
+from counterpoint.memory.search.vectors import SearchEngine
 from counterpoint.proto.errors import Conflict
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import List, VectorSearch
+from counterpoint.proto.memory import HybridSearch, List, VectorSearch
 
 
 class CommitDriver(Driver):
@@ -99,6 +101,32 @@ class TestVector(TierContract):
         return VectorDriver(self.house)
 
 
+class _Folder(LocalEmbedder):
+    """Embeds every text as the same vector, and notes it."""
+
+    model_id, dimensions = "model-1", 384
+
+    def __init__(self, counted: list[str]) -> None:
+        super().__init__()
+        self.counted = counted
+
+    def vector(self, text: str) -> Vectors:
+        self.counted.append(text)
+        return vector(1)
+
+
+class _BuiltIn(Embedder):
+    """The built-in model, which does the same."""
+
+    def __init__(self, counted: list[str]) -> None:
+        super().__init__(Path())
+        self.counted = counted
+
+    def vector(self, text: str) -> Vectors:
+        self.counted.append(text)
+        return vector(1)
+
+
 class TestCache:
     """The cache holds vectors of texts and no records: of the contract it keeps projects, models and absence apart."""
 
@@ -130,6 +158,22 @@ class TestCache:
             assert await first.get(ORDERS, "another") is not None
         for each in made:
             await each.close()
+
+    @pytest.mark.parametrize("built_in", [False, True])
+    async def test_vectors_of_the_built_in_model_are_in_the_first_level_alone(
+        self, tmp_path: Path, *, built_in: bool
+    ) -> None:
+        query, counted = HybridSearch(store="chunks", text="a text"), list[str]()
+        async with run_valkey(tmp_path) as valkey:
+            entries = Valkey(valkey.url, b"secret")
+            for _ in range(2):  # Another process has an empty first level.
+                model = _BuiltIn(counted) if built_in else _Folder(counted)
+                found = await SearchEngine(None, entries, embedder=model).embed(ORDERS, [query])
+                assert np.array_equal(found["a text"], vector(1))
+                await entries.written()
+                model.close()
+            await entries.close()
+        assert len(counted) == (2 if built_in else 1)
 
     async def test_a_refused_login_is_a_miss_and_names_the_setting_to_correct(self, tmp_path: Path) -> None:
         async with run_valkey(tmp_path, "right") as valkey:

@@ -123,13 +123,13 @@ class Section:
         """The document title and the headings above it."""
         return "\n".join((str(self.best.item.body.get("title") or ""), self.context))
 
-    @property
+    @cached_property
     def path(self) -> tuple[str, ...]:
         """The headings above it, outermost first; the document title without headings."""
         above = tuple(part for part in self.context.split(" > ") if part)
         return above or tuple(filter(None, [str(self.best.item.body.get("title") or "")]))
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The document title, the name of its file without the ending, and the headings above it."""
         file = self.source.rpartition("/")[2].partition(".")[0]
@@ -141,7 +141,7 @@ class Section:
         title, file, first, *_ = (*self.names, "")
         return words_of(_JOINTS.sub(" ", " ".join((title if title != self.source else "", file, first))))
 
-    @property
+    @cached_property
     def is_remedy(self) -> bool:
         """Whether a heading above it, other than that of the document, announces a remedy."""
         first, *others = self.path or ("",)

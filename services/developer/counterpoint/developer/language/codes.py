@@ -66,6 +66,7 @@ def common_codes(fixes: Iterable[tuple[str, str]]) -> frozenset[str]:
     return frozenset(code for code, (templates, acts) in known.items() if min(len(templates), len(acts)) >= COMMON)
 
 
+@lru_cache(maxsize=256)
 def normalise(text: str) -> str:
     """Normalise a text like the codes."""
     return _SPACE.sub(" ", _EXIT.sub("exit code", text)).casefold()

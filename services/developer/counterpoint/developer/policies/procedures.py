@@ -82,14 +82,17 @@ def procedures(
     if selected is None:
         return ()
     best, *_ = selected.ranked
-    made = []
-    for one in selected.ranked:
-        code = one.named
-        if one.worth < best.worth - NEAR and code is None:
-            continue
+    near = [one for one in selected.ranked if one.worth >= best.worth - NEAR or one.named is not None]
+    made: list[Procedure] = []
+    for one in sorted(near, key=lambda one: one.named is None):
         beside = selected.excerpts[1:] if one is best else ()
         shown = (selected.excerpts[0] if one is best else one.excerpt, *(each for each in beside if not each.is_table))
         likely = selected.likelihood_of(one, shown)
-        made.append(Procedure(shown[0], shown[1:], max(likely, CODE_LIKELIHOOD_MIN) if code else likely, code))
-    made = [each for each in made if each.likely or not selected.misses_alert]
-    return tuple(sorted(made, key=lambda each: each.code is None)[:MOST])
+        procedure = Procedure(
+            shown[0], shown[1:], max(likely, CODE_LIKELIHOOD_MIN) if one.named else likely, one.named
+        )
+        if procedure.likely or not selected.misses_alert:
+            made.append(procedure)
+        if len(made) == MOST:
+            break
+    return tuple(made)

@@ -108,7 +108,12 @@ class _Bodies:
             row = None if index is None else self._rows[index]
             if row is not None and row.body is not None and row.label == self._label:
                 return row.body, self._texts.stored(row.body, {})
-        data = self._screening.kept(message.type, message.data, rules.text, self._label)
+        data = message.data
+        if message.type == RecordsChanged.TYPE:
+            # It names records, whose ids were screened when they were written, and the task of the commit.
+            self._screening.id("task_id", str(data.get("task_id", "")))
+        else:
+            data = self._screening.kept(message.type, data, rules.text, self._label)
         body = storable(canonical(data), message.type)
         return body, self._texts.stored(body, data)
 

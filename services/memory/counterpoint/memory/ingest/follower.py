@@ -13,25 +13,25 @@ import structlog
 
 from counterpoint.memory.record.database import Database, retry_while_transient
 from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Conflict, Denied, Permanent, Transient
 
 log = structlog.get_logger()
 
 _PAUSE_S = 0.5
+_SQL = load_statements(__package__)
 
 
 class Follower(ABC):
     """One follower of all projects.
 
-    `next_sql` (project, number) finds the next records, `mark_sql` (project, position) stores the position after
-    `at_once` records. Only commits that write to `stores` wake it. A project in which it failed rests for `retry_s`
-    seconds, while the others are followed.
+    It follows the records of `stores`, `at_once` at a time; `reached` is the column of its position. A project in which
+    it failed rests for `retry_s` seconds, while the others are followed.
     """
 
     name: ClassVar[str]
     stores: ClassVar[frozenset[str]]
-    next_sql: ClassVar[str]
-    mark_sql: ClassVar[str]
+    reached: ClassVar[str]
     at_once: ClassVar[int] = 50
     retry_s: ClassVar[float] = 5.0
 
@@ -75,7 +75,8 @@ class Follower(ABC):
     async def follow(self, project: str) -> int:
         """Process the next records of a project; return their number. Raises `Transient` or `Conflict`."""
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(self.next_sql, project, self.at_once)
+            statement = _SQL["next_changed"].format(reached=self.reached)
+            rows = await connection.fetch(statement, project, self.at_once, sorted(self.stores))
         for row in rows:
             try:
                 await self._process(project, row)
@@ -83,7 +84,8 @@ class Follower(ABC):
                 log.warning(f"{self.name}.refused", project=project, store=row["store"], reason=str(error))
         if rows:
             async with self._database.connection() as connection:
-                await connection.execute(self.mark_sql, project, rows[-1]["place"])
+                statement = _SQL["mark_reached"].format(reached=self.reached)
+                await connection.execute(statement, project, rows[-1]["place"])
         return len(rows)
 
     @abstractmethod

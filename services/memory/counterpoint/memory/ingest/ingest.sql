@@ -46,21 +46,30 @@ SELECT version, body FROM records WHERE project = $1 AND store = 'ingests' AND i
 -- name: records_by_id
 SELECT id, version, body FROM records WHERE project = $1 AND store = $2 AND id = ANY ($3)
 
--- name: next_mentioning
--- The next documents and ended tasks whose entities are to be extracted.
-SELECT store, id, version, greatest(seq, changed) AS place, label, integrity, body FROM records
-WHERE project = $1 AND store IN ('documents', 'tasks')
-    AND (seq > coalesce((SELECT upto FROM extracted WHERE project = $1), 0)
-        OR changed > coalesce((SELECT upto FROM extracted WHERE project = $1), 0))
-    AND (store = 'documents' OR by_state IN ('completed', 'failed') OR body IS NULL)
+-- name: next_changed
+-- The next records of some stores ($3) that a follower has not reached, of tasks only those that have ended. Each store
+-- by its two indexes: one condition on both positions would read all records of the stores.
+SELECT store, id, version, place, label, integrity, body
+FROM (SELECT coalesce((SELECT {reached} FROM extracted WHERE project = $1), 0) AS reached OFFSET 0) AS follower
+CROSS JOIN unnest($3::text[]) AS followed (of_store) CROSS JOIN LATERAL (
+    (SELECT store, id, version, seq AS place, label, integrity, body FROM records
+     WHERE project = $1 AND store = of_store AND seq > reached AND (changed IS NULL OR changed <= seq)
+        AND (store <> 'tasks' OR by_state IN ('completed', 'failed') OR body IS NULL)
+     ORDER BY seq LIMIT $2)
+    UNION ALL
+    (SELECT store, id, version, changed AS place, label, integrity, body FROM records
+     WHERE project = $1 AND store = of_store AND changed > reached AND changed > seq
+        AND (store <> 'tasks' OR by_state IN ('completed', 'failed') OR body IS NULL)
+     ORDER BY changed LIMIT $2)
+) AS found
 ORDER BY place LIMIT $2
+
+-- name: mark_reached
+INSERT INTO extracted AS known (project, {reached}) VALUES ($1, $2)
+ON CONFLICT (project) DO UPDATE SET {reached} = greatest(known.{reached}, excluded.{reached})
 
 -- name: is_current_version
 SELECT true FROM records WHERE project = $1 AND store = $2 AND id = $3 AND version = $4
-
--- name: mark_extracted
-INSERT INTO extracted AS known (project, upto) VALUES ($1, $2)
-ON CONFLICT (project) DO UPDATE SET upto = greatest(known.upto, excluded.upto)
 
 -- name: chunk_texts
 SELECT body ->> 'text' AS text FROM records
@@ -82,30 +91,6 @@ UNION ALL
 SELECT store, id, version, true, body FROM records
 WHERE project = $1 AND store = 'relationships' AND by_source = left($5, 200) AND body ->> 'source' = $5
     AND body -> 'properties' -> 'version' <> to_jsonb($6::int)
-
--- name: next_related
--- The next documents whose relations are to be extracted.
-SELECT store, id, version, greatest(seq, changed) AS place, label, integrity, body FROM records
-WHERE project = $1 AND store = 'documents'
-    AND (seq > coalesce((SELECT related FROM extracted WHERE project = $1), 0)
-        OR changed > coalesce((SELECT related FROM extracted WHERE project = $1), 0))
-ORDER BY place LIMIT $2
-
--- name: mark_related
-INSERT INTO extracted AS known (project, related) VALUES ($1, $2)
-ON CONFLICT (project) DO UPDATE SET related = greatest(known.related, excluded.related)
-
--- name: next_planned
--- The next plans that are to become documents.
-SELECT store, id, version, greatest(seq, changed) AS place, label, integrity, body FROM records
-WHERE project = $1 AND store = 'plans'
-    AND (seq > coalesce((SELECT planned FROM extracted WHERE project = $1), 0)
-        OR changed > coalesce((SELECT planned FROM extracted WHERE project = $1), 0))
-ORDER BY place LIMIT $2
-
--- name: mark_planned
-INSERT INTO extracted AS known (project, planned) VALUES ($1, $2)
-ON CONFLICT (project) DO UPDATE SET planned = greatest(known.planned, excluded.planned)
 
 -- name: passages
 SELECT id, version, label, integrity, body ->> 'text' AS text FROM records

@@ -62,8 +62,7 @@ class ModelRelations(Follower):
 
     name = "relations"
     stores = frozenset({"documents"})
-    next_sql = _SQL["next_related"]
-    mark_sql = _SQL["mark_related"]
+    reached = "related"
     at_once = 1
     retry_s = 30.0
 

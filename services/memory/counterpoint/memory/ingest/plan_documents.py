@@ -30,8 +30,7 @@ class PlanDocuments(Follower):
 
     name = "plans"
     stores = frozenset({"plans"})
-    next_sql = _SQL["next_planned"]
-    mark_sql = _SQL["mark_planned"]
+    reached = "planned"
 
     def __init__(self, database: Database, ingest: Ingest) -> None:
         super().__init__(database)

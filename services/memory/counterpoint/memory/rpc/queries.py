@@ -8,7 +8,7 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.access.releases import Releases
 from counterpoint.memory.operations.reembedding import Reembedding
-from counterpoint.memory.query.answer_cache import AnswerCache, CachedAnswer, answer_of
+from counterpoint.memory.query.answer_cache import AnswerCache, CachedAnswer, CacheLookup, answer_of
 from counterpoint.memory.query.executor import QueryExecutor
 from counterpoint.memory.query.query_scope import store_of
 from counterpoint.memory.rpc.authority import Authority, key_of
@@ -86,7 +86,8 @@ class QueryHandler:
         if any(isinstance(query, Reembed | Health | OrganisationLimits) for query in request.queries):
             return await self._alone(origin, request.queries)
         started = time.perf_counter()
-        lookup = await self._cache.lookup(grant, request.queries)
+        # What a task asks is about texts and stores of its own, and hardly ever asked again.
+        lookup = await self._cache.lookup(grant, request.queries) if origin.capability is None else CacheLookup()
         answers = lookup.answers
         took_us = int((time.perf_counter() - started) * 1e6)
         reply = _reply([answer.json(took_us, "hit") for answer in answers])

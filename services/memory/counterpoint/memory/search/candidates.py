@@ -1,13 +1,15 @@
 """Search requests, and the rows that are candidates for their results."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from counterpoint.memory.embedding.model import Vectors
+
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,14 @@ class Candidate(NamedTuple):
     named: float
 
 
-class Candidates(NamedTuple):
+@dataclass(frozen=True)
+class Candidates:
     """The rows that both legs found. `nearest` is the number found by the dense leg; `lexical_sum` and
-    `lexical_squares` are over the BM25 scores of all rows, `cosine_mean` and `cosine_deviation` over all cosines;
-    `vectors` are those of the rows that have one."""
+    `lexical_squares` are over the BM25 scores of all rows, `cosine_mean` and `cosine_deviation` over all cosines.
+
+    `vectors` are those of the rows, (rows, dimensions) in 64 bits, so that sums do not depend on their source; 0 for a
+    row that is not `with_vector`.
+    """
 
     each: Sequence[Candidate] = ()
     nearest: int = 0
@@ -64,12 +70,16 @@ class Candidates(NamedTuple):
     lexical_squares: float = 0.0
     cosine_mean: float = 0.0
     cosine_deviation: float = 0.0
-    vectors: Mapping[int, Vectors] = {}
+    vectors: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    with_vector: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
 
-    def likeness(self, vector: "Vectors | npt.NDArray[np.float64]") -> dict[int, float]:
-        """Return the inner product of each vector with this one, summed in 64 bits, so that it does not depend on the
-        source of the candidates."""
-        if not self.vectors:
-            return {}
-        matrix = np.array([*self.vectors.values()], np.float64)
-        return dict(zip(self.vectors, np.einsum("ij,j->i", matrix, vector.astype(np.float64)).tolist(), strict=True))
+    def likeness(self, vector: Vectors | Floats) -> list[float]:
+        """Return the inner product of each row's vector with this one, 0 without one."""
+        products = np.einsum("ij,j->i", self.vectors, vector.astype(np.float64))
+        found: list[float] = np.where(self.with_vector, products, 0.0).tolist()
+        return found
+
+    def middle(self, positions: Sequence[int]) -> Floats:
+        """Return the mean of the vectors of some rows, 0 if none has one."""
+        some = [n for n in positions if self.with_vector[n]]
+        return np.mean(self.vectors[some], axis=0) if some else np.zeros(self.vectors.shape[1])

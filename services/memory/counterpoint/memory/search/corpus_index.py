@@ -99,22 +99,18 @@ def find(
     matching = matching[_best(lexical[matching], rows[matching], query.most)]
     both = np.union1d(nearest, matching)
     known = np.concatenate([corpus.known for corpus in corpora])
-    selected = _by_corpus(corpora, both[known[both]])
+    selected = list(zip(scored, _by_corpus(corpora, both[known[both]]), strict=True))
     for each in scored:
         each.add_terms(query.other, query)
     return Candidates(
-        each=[found for each, some in zip(scored, selected, strict=True) for found in each.candidates(some)],
+        each=[found for each, some in selected for found in each.candidates(some)],
         nearest=len(nearest),
         lexical_sum=float(lexical.sum()),
         lexical_squares=float((lexical * lexical).sum()),
         cosine_mean=float(compared.mean(dtype=np.float64)) if len(compared) else 0.0,
         cosine_deviation=float(compared.std(dtype=np.float64)) if len(compared) else 0.0,
-        vectors={
-            int(corpus.rows[position]): corpus.vectors[position]
-            for corpus, some in zip(corpora, selected, strict=True)
-            for position in some
-            if corpus.with_vector[position]
-        },
+        vectors=np.concatenate([each.corpus.vectors[some] for each, some in selected], dtype=np.float64),
+        with_vector=np.concatenate([each.corpus.with_vector[some] for each, some in selected]),
     )
 
 

@@ -1,28 +1,30 @@
 """Fusion of the features of each candidate into one score."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-Key = TypeVar("Key", bound=tuple[Any, ...] | str | int)
+import numpy as np
+
+from counterpoint.memory.search.candidates import Floats
 
 FULL_CHARS = 100
 """Length at which a text counts as half full, in characters: shorter texts rarely contain an answer, whatever they
 match."""
 
 
-class CandidateFeatures(NamedTuple):
-    """Features of a candidate: the scores of both legs, whether its speaker is named in the query, its length in
-    characters, its mean cosine to the best candidates where it was compared with them, and the weight of the
-    names, codes and quotes of the query that it contains (1 is the weight of a term that one row contains)."""
+class Features(NamedTuple):
+    """Features of candidates, one array each: the scores of both legs, whether the speaker is named in the query, the
+    length in characters, the weight of the names, codes and quotes of the query that a candidate contains (1 is the
+    weight of a term that one row contains), and the mean cosine to the best candidates where they were compared."""
 
-    lexical: float
-    dense: float
-    named: bool = False
-    chars: int = 0
-    alike: float = 0.0
-    exact: float = 0.0
+    lexical: Floats
+    dense: Floats
+    named: Floats
+    chars: Floats
+    exact: Floats
+    alike: Floats | float = 0.0
 
 
 @dataclass(frozen=True)
@@ -40,15 +42,15 @@ class Weights:
     exact: float = 0.5
 
 
-class FusedScore(NamedTuple):
-    """A candidate's score in [0, 1], and the part of each feature in it."""
+class FusedScores(NamedTuple):
+    """Scores of candidates in [0, 1], and the part of each feature in them, one array each."""
 
-    score: float
-    words: float
-    meaning: float
-    named: float
-    fullness: float
-    exact: float
+    score: Floats
+    words: Floats
+    meaning: Floats
+    named: Floats
+    fullness: Floats
+    exact: Floats
 
 
 UNKNOWN = Weights(0.5, 0.5)
@@ -72,11 +74,14 @@ def fixed(vector_weight: float) -> Weights:
 def adaptive(types: Iterable[str]) -> Weights:
     """Return the mean of the weights for each candidate's type, with the least of their feedback, which harms where it
     does not fit; an unknown type weighs both legs alike."""
-    # One order of summation, independent of the source of the candidates.
-    each = Counter(BY_TYPE.get(type, UNKNOWN) for type in sorted(types))
-    if not each:
+    number = Counter(types)
+    if not number:
         return UNKNOWN
-    many = each.total()
+    # One order of summation, independent of the source of the candidates.
+    each = Counter[Weights]()
+    for name in sorted(number):
+        each[BY_TYPE.get(name, UNKNOWN)] += number[name]
+    many = number.total()
     return Weights(
         sum(weights.words * n for weights, n in each.items()) / many,
         sum(weights.meaning * n for weights, n in each.items()) / many,
@@ -86,34 +91,37 @@ def adaptive(types: Iterable[str]) -> Weights:
     )
 
 
-def fuse(candidates: Mapping[Key, CandidateFeatures], weights: Weights) -> list[tuple[Key, FusedScore]]:
-    """Return candidates with their fused score, best first, equal ones by key.
+def fuse(features: Features, weights: Weights) -> FusedScores:
+    """Return the fused scores of candidates, at least one.
 
     Both legs have scored every candidate, and each is scaled to [0, 1] by its minimum and maximum. More of any feature
     never lowers a candidate's rank.
     """
-    words = _min_max({key: signs.lexical for key, signs in candidates.items()})
-    meaning = _min_max({key: signs.dense + weights.feedback * signs.alike for key, signs in candidates.items()})
-    holds = max((signs.exact for signs in candidates.values()), default=0.0)
+    holds = float(features.exact.max())
     exact = weights.exact * min(1.0, holds)
     rest = 1 - exact
-    fused = {}
-    for key, signs in candidates.items():
-        parts = (
-            rest * weights.words * words[key],
-            rest * weights.meaning * meaning[key],
-            rest * weights.named * signs.named,
-            rest * weights.fullness * signs.chars / (signs.chars + FULL_CHARS),
-            exact * signs.exact / holds if holds else 0.0,
-        )
-        fused[key] = FusedScore(sum(parts), *parts)
-    return sorted(fused.items(), key=lambda item: (-item[1].score, item[0]))
+    words = rest * weights.words * _min_max(features.lexical)
+    meaning = rest * weights.meaning * _min_max(features.dense + weights.feedback * features.alike)
+    named = rest * weights.named * features.named
+    fullness = rest * weights.fullness * features.chars / (features.chars + FULL_CHARS)
+    by_form = exact * features.exact / holds if holds else np.zeros_like(words)
+    return FusedScores(words + meaning + named + fullness + by_form, words, meaning, named, fullness, by_form)
 
 
-def _min_max(scores: Mapping[Key, float]) -> dict[Key, float]:
+def best(scores: Floats, keys: Sequence[Any], most: int) -> list[int]:
+    """Return the positions of the `most` highest scores, highest first, equal ones by key."""
+    few: Sequence[int] = range(len(keys))
+    if len(keys) > most > 0:
+        few = np.flatnonzero(scores >= np.partition(scores, len(keys) - most)[len(keys) - most]).tolist()
+    listed = scores.tolist()
+    return sorted(few, key=lambda n: (-listed[n], keys[n]))[:most]
+
+
+def _min_max(scores: Floats) -> Floats:
     """Return scores from 0 for the worst to 1 for the best; equal ones do not rank and are 1, or 0 if none is above
     0."""
-    low, high = min(scores.values(), default=0.0), max(scores.values(), default=0.0)
+    low, high = scores.min(), scores.max()
     if low == high:
-        return dict.fromkeys(scores, 1.0 if high > 0 else 0.0)
-    return {key: (score - low) / (high - low) for key, score in scores.items()}
+        return np.full_like(scores, 1.0 if high > 0 else 0.0)
+    scaled: Floats = (scores - low) / (high - low)
+    return scaled

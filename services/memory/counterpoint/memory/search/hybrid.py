@@ -1,6 +1,6 @@
 """Hybrid search: BM25 and cosine over the same candidates, fused by score."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,9 +11,9 @@ from counterpoint.memory.embedding.model import Vectors
 from counterpoint.memory.record.projects import StoreKey
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.search.bm25 import candidate_terms, idf
-from counterpoint.memory.search.candidates import Candidate, Candidates, ParsedQuery, SearchScope
+from counterpoint.memory.search.candidates import Candidate, Candidates, Floats, ParsedQuery, SearchScope
 from counterpoint.memory.search.corpus_cache import CorpusCache, CorpusState
-from counterpoint.memory.search.fusion import CandidateFeatures, FusedScore, Weights, adaptive, fixed, fuse
+from counterpoint.memory.search.fusion import Features, Weights, adaptive, best, fixed, fuse
 from counterpoint.memory.search.scan import index_of, indexed_as, scan_all, search_index
 from counterpoint.memory.search.terms import Terms, terms
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
@@ -207,38 +207,37 @@ async def _analyse(connection: "Connection", scope: SearchScope, query_terms: Te
 def _ranked(
     query: _AnalysedQuery, found: Candidates, vector: Vectors, weights: Weights | None, k: int
 ) -> tuple[HybridHit, ...]:
-    """Return the `k` best candidates; `weights` may include the similarity to the best of them."""
+    """Return the `k` best candidates, equal ones by project, store and id, not by the time they were written; `weights`
+    may include the similarity to the best of them."""
+    if not found.each:
+        return ()
     rarest = idf(query.rows, 1)
     cosines = found.likeness(vector)
-    signs = {each.row: _signs(each, cosines.get(each.row, 0.0), query.plain, rarest) for each in found.each}
+    features = _features(found, cosines, query.plain, rarest)
     weights = weights or adaptive(each.type for each in found.each)
-    if weights.feedback and signs:
-        best = [found.vectors[row] for row, _ in fuse(signs, weights)[:BEST] if row in found.vectors]
-        middle = np.asarray(np.mean(best, axis=0, dtype=np.float64)) if best else np.zeros(len(vector))
-        for row, likeness in found.likeness(middle).items():
-            signs[row] = signs[row]._replace(alike=round(likeness, DIGITS))
+    if weights.feedback:
+        first = best(fuse(features, weights).score, [each.row for each in found.each], BEST)
+        features = features._replace(alike=_rounded(found.likeness(found.middle(first))))
+    fused = fuse(features, weights)
+    keys = [(each.project, each.store, each.id, each.row) for each in found.each]
     spread = _Spread.of(found, query.rows, sum(query.idf_of_terms.values()), rarest)
-    by_row = {each.row: each for each in found.each}
-    ordered = _ordered(signs, by_row, weights)[:k]
-    return tuple(spread.hit(by_row[row], cosines.get(row, 0.0), fused) for row, fused in ordered)
-
-
-def _signs(candidate: Candidate, cosine: float, names: Set[str], rarest: float) -> CandidateFeatures:
-    return CandidateFeatures(
-        lexical=round(candidate.lexical, DIGITS),
-        dense=round(cosine, DIGITS),
-        named=not names.isdisjoint(candidate.names),
-        chars=candidate.chars,
-        exact=round(candidate.named / rarest, DIGITS),
+    return tuple(
+        spread.hit(found.each[n], cosines[n], *(float(part[n]) for part in fused)) for n in best(fused.score, keys, k)
     )
 
 
-def _ordered(
-    signs: Mapping[int, CandidateFeatures], by_row: Mapping[int, Candidate], weights: Weights
-) -> list[tuple[int, FusedScore]]:
-    """Fuse, best first; equal ones by project, store and id, not by the time they were written."""
-    keys = {row: (of.project, of.store, of.id, row) for row, of in by_row.items()}
-    return [(key[3], fused) for key, fused in fuse({keys[row]: each for row, each in signs.items()}, weights)]
+def _features(found: Candidates, cosines: Sequence[float], names: Set[str], rarest: float) -> Features:
+    return Features(
+        lexical=_rounded(each.lexical for each in found.each),
+        dense=_rounded(cosines),
+        named=np.array([not names.isdisjoint(each.names) for each in found.each], np.float64),
+        chars=np.array([each.chars for each in found.each], np.float64),
+        exact=_rounded(each.named / rarest for each in found.each),
+    )
+
+
+def _rounded(scores: Iterable[float]) -> Floats:
+    return np.array([round(score, DIGITS) for score in scores])
 
 
 @dataclass(frozen=True)
@@ -258,7 +257,17 @@ class _Spread:
         deviation = max(found.lexical_squares / many - mean * mean, 0) ** 0.5
         return _Spread((mean, deviation), (found.cosine_mean, found.cosine_deviation), idf_of_terms, rarest)
 
-    def hit(self, candidate: Candidate, cosine: float, fused: FusedScore) -> HybridHit:
+    def hit(
+        self,
+        candidate: Candidate,
+        cosine: float,
+        score: float,
+        words: float,
+        meaning: float,
+        named: float,
+        fullness: float,
+        exact: float,
+    ) -> HybridHit:
         lexical = candidate.lexical
         scores = {
             "lexical": lexical,
@@ -268,14 +277,14 @@ class _Spread:
             "cosine_z": _z(cosine, *self.cosine),
             "rarest": self.rarest,
             "coverage": candidate.covered / self.idf_of_terms if self.idf_of_terms else 0.0,
-            "by_words": fused.words,
-            "by_meaning": fused.meaning,
-            "by_name": fused.named,
-            "by_fullness": fused.fullness,
-            "by_exact_form": fused.exact,
+            "by_words": words,
+            "by_meaning": meaning,
+            "by_name": named,
+            "by_fullness": fullness,
+            "by_exact_form": exact,
         }
         rounded = {name: round(value, _Z_DIGITS if name.endswith("_z") else 6) for name, value in scores.items()}
-        return HybridHit(candidate.project, candidate.store, candidate.id, fused.score, rounded)
+        return HybridHit(candidate.project, candidate.store, candidate.id, score, rounded)
 
 
 def _z(value: float, mean: float, deviation: float) -> float:

@@ -81,7 +81,7 @@ async def scan_all(
     await connection.execute("SELECT set_config('plan_cache_mode', 'force_custom_plan', true)")
     filtered = () if of_rows is None else (list(of_rows),)
     found = await connection.fetch(_SOME_ROWS if filtered else _ALL_ROWS, *_parameters(scope, query), *filtered)
-    return _candidates(found)
+    return _candidates(found, len(query.vector))
 
 
 async def search_index(
@@ -91,10 +91,11 @@ async def search_index(
     async with connection.transaction():
         await connection.execute(_SQL["set_index_scan"], str(ef_search))
         statement = _statement(_SQL["nearest_by_index"].format(kind=kind))
-        return _candidates(await connection.fetch(statement, *_parameters(scope, query)))
+        found = await connection.fetch(statement, *_parameters(scope, query))
+        return _candidates(found, len(query.vector))
 
 
-def _candidates(found: "Sequence[asyncpg.Record]") -> Candidates:
+def _candidates(found: "Sequence[asyncpg.Record]", dimensions: int) -> Candidates:
     """Parse the rows of the statement `candidates`, whose last columns are the same in all rows."""
     if not found:
         return Candidates()
@@ -102,5 +103,9 @@ def _candidates(found: "Sequence[asyncpg.Record]") -> Candidates:
     nearest, *of_all = tuple(found[0])[columns + 1 :]
     words, squares, mean, deviation = (each or 0.0 for each in of_all)
     each = [Candidate(*tuple(row)[:columns]) for row in found]
-    vectors = {row["row"]: np.frombuffer(row["vector"], ">f4") for row in found if row["vector"] is not None}
-    return Candidates(each, nearest, words, squares, mean, deviation, vectors)
+    with_vector = np.array([row["vector"] is not None for row in found])
+    vectors = np.zeros((len(found), dimensions))
+    for n, row in enumerate(found):
+        if with_vector[n]:
+            vectors[n] = np.frombuffer(row["vector"], ">f4")
+    return Candidates(each, nearest, words, squares, mean, deviation, vectors, with_vector)

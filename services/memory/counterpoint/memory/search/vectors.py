@@ -153,7 +153,7 @@ class SearchEngine:
         for text in query_texts:
             parse_query(text)
         model = self.active
-        cache = self._caches.setdefault(model.model_id, VectorCache(self._valkey, model.model_id))
+        cache = self._cache(model)
         found = {text: await cache.get(project, text) for text in query_texts}
         known = {text: vector for text, vector in found.items() if vector is not None}
         missing = [text for text in query_texts if text not in known]
@@ -165,6 +165,15 @@ class SearchEngine:
                 known[text] = vector
                 cache.put(project, text, vector)
         return EmbeddedTexts(model.model_id, known)
+
+    def _cache(self, model: EmbeddingModel) -> VectorCache:
+        """Return the cache of a model's vectors. Those of the built-in model are not in Valkey: nearly no text of a
+        task recurs, and to embed one again takes milliseconds."""
+        known = self._caches.get(model.model_id)
+        if known is None:
+            valkey = None if isinstance(model, Embedder) else self._valkey
+            known = self._caches[model.model_id] = VectorCache(valkey, model.model_id)
+        return known
 
     async def run(
         self,
