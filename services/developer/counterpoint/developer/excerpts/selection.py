@@ -19,9 +19,9 @@ from counterpoint.developer.language.codes import (
     alert_of,
     first_code_in,
     is_alert,
-    is_of_another_code,
     messages_quoted,
     messages_shown,
+    other_codes,
 )
 from counterpoint.developer.language.exact_forms import exact
 from counterpoint.developer.language.question_terms import QuestionTerms, digits, question_terms, words_of
@@ -260,10 +260,11 @@ class Selection:
         return min(probable, LACKING_MAX) if self._is_of_another_code(one) or self.lacks(excerpts) else probable
 
     def _is_of_another_code(self, one: SectionCandidate) -> bool:
-        """Whether a section is about another code of a page that lists codes. A single one may be that of a ticket."""
-        listed = {each.section.path[-1:] for each in self.ranked if each.section.source == one.section.source}
-        of_others = {path for path in listed if is_of_another_code(self.terms.codes, " ".join(path))}
-        return one.named is None and one.section.path[-1:] in of_others and len(of_others) > 1
+        """Whether a section is about another code, by its heading, or lists some in its rows, but not that of the
+        question. One in the title of a page, or in a single row, may be that of a ticket."""
+        heading, rows = " ".join(one.section.path[1:][-1:]), "\n".join(one.section.row_beginnings)
+        others = (other_codes(self.terms.codes, text) for text in (heading, rows))
+        return one.named is None and any(len(codes) >= least for codes, least in zip(others, (1, 2), strict=True))
 
     @property
     def misses_alert(self) -> bool:

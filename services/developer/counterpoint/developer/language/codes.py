@@ -37,7 +37,7 @@ _ALERT_LINE = re.compile(
 _HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 ALERT_PARTS_MIN = 3
 """Minimum parts of an alert's name in camel case, since product names such as `OpenShift` have two."""
-_NUMBERED = re.compile(r"(?<!\w)([a-z]{2,12}[-_]?)\d{3,6}(?!\w)")
+_NUMBERED = re.compile(r"(?<!\w)([a-z]{1,12}[-_]?)\d{2,6}(?!\w)")
 """A numbered error code, normalised: its family and its number."""
 _SPACE = re.compile(r"[\s:=]+")
 _EXIT = re.compile(r"exit(?:ed)?(?: with)?(?: exit)?[ -]?(?:code|status)", re.IGNORECASE)
@@ -78,12 +78,13 @@ def first_code_in(codes: tuple[str, ...], text: str) -> str | None:
     return next((code for code in present if re.search(rf"(?<!\w){re.escape(code)}(?!\w)", normalised)), None)
 
 
-def is_of_another_code(codes: Iterable[str], heading: str) -> bool:
-    """Return whether a heading names an error code of the same family as one of the codes, such as `TW-2208` for
-    `TW-2231`, and none of them."""
+def other_codes(codes: Iterable[str], text: str) -> frozenset[str]:
+    """Return the error codes of a text that are of the same family as one of the codes, such as `TW-2208` for
+    `TW-2231`; none if it has one of the codes."""
     ours = {code: match[1] for code in codes if (match := _NUMBERED.fullmatch(code))}
-    theirs = {match[0]: match[1] for match in _NUMBERED.finditer(normalise(heading))}
-    return ours.keys().isdisjoint(theirs) and not set(ours.values()).isdisjoint(theirs.values())
+    theirs = {match[0]: match[1] for match in _NUMBERED.finditer(normalise(text))} if ours else {}
+    others = frozenset(code for code, family in theirs.items() if family in ours.values())
+    return others if others.isdisjoint(ours) else frozenset()
 
 
 def alert_in(headings: Iterable[str], failure: str) -> str | None:
