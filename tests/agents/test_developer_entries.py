@@ -312,6 +312,15 @@ def test_person_may_be_a_title_a_role_or_a_way_to_reach_one(question: str, said:
     assert kind.answers.search(said)
 
 
+def test_answer_to_a_question_of_a_page_is_quoted_with_its_first_paragraph() -> None:
+    rows = "\n".join(f"| blue pump {n} | a blue pump in the hall of the blue pumps |" for n in range(40))
+    answer = "No. It was sold in spring, and the basin is empty.\n\nThe list of last year is kept here for the insurer."
+    page = f"# Pumps\n\n## Is it in the hall?\n\n{answer}\n\n| Name | Place |\n| --- | --- |\n{rows}\n"
+    question = "Which hall is the blue pump in?"
+    asked = QuestionHits(question, hits_of(question, ("pumps.md", page)))
+    assert "It was sold in spring" in asked.quoted(CURVE.threshold).text
+
+
 ORDERS = """# Orders
 
 ## How orders travel

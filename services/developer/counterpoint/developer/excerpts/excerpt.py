@@ -174,6 +174,8 @@ def excerpt(
     take(best)
     if not kept:
         return Excerpt(section, (best,), worth[best], best, _clip(terms, units[best], budget))
+    if "".join(section.path[-1:]).endswith("?"):
+        take(every[0])
     order = sorted(
         (n for n in body if n not in dropped),
         key=lambda n: (-(worth[n] / (worth[best] or 1)) + 0.9 * min(abs(n - best), 12) / 12, n),

@@ -39,7 +39,8 @@ _SPELLED_PERIOD = (
 KINDS = (
     _kind(
         "secret",
-        (r"\bwhat(?:['’]s| is| are)? (?:the |our )?(?:\w+ ){0,2}(?:password|passphrase|token|secret|api key)\b",
+        (r"(?:^\W*what|\bwhat(?:['’]s| is| are)) (?:the |our )?(?:\w+ ){0,2}"
+         r"(?:password|passphrase|token|secret|api key)\b",
          r"^\W*(?:the |our )?(?:\w+ ){0,2}(?:password|passphrase|api key) (?:of|for)\b",
          r"\bwie (?:lautet|ist) .{0,30}(?:passwort|kennwort|schlüssel)\b",
          r"^\W*(?:passwort|kennwort) (?:von|für|de[rs])\b"),
