@@ -239,6 +239,17 @@ def test_table_of_other_codes_of_the_family_does_not_answer(rows: str, likely: b
     assert (QuestionHits(question, hits_of(question, page)).grade(CURVE).probability > LACKING_MAX) is likely
 
 
+@pytest.mark.parametrize(
+    ("shown", "likely"),
+    [("`K-12 LOOSE`", False), ("K-12, which was a ticket", True), ("`K-47` and `K-12`", True)],
+)
+def test_page_that_quotes_another_code_of_the_family_does_not_answer(shown: str, likely: bool) -> None:
+    text = f"The panel of the press showed {shown}.\n\n## Repair\n\nThe belt of the press was replaced."
+    failure = "the belt of the press is torn\nK-47 TORN"
+    best, *_ = procedures(failure, hits_of(failure, ("press.md", f"# Press\n\n{text}\n")))
+    assert (best.likelihood > LACKING_MAX) is likely
+
+
 @pytest.mark.parametrize("form", ["| {} | {} |", "- {} - {}"])
 def test_timeline_is_quoted_from_the_entry_with_the_failure_on(form: str) -> None:
     failed = "Segment 12 refused, checksum of block 3 does not match the ledger"
@@ -282,6 +293,25 @@ def test_question_how_often_is_not_answered_without_a_frequency(said: str, given
     for question in ("How often is the filter of the pump changed?", "How often is the filter of the pump wet?"):
         asked = QuestionHits(question, hits_of(question, ("pump.md", f"# Pump\n\n{said}\n")))
         assert (asked.grade(CURVE).probability > LACKING_MAX) is given
+
+
+@pytest.mark.parametrize(
+    ("said", "given"),
+    [("Nobody counts the keepers of the tower at night, but the horn does.", False),
+     ("At night 3 keepers of the tower count the horns.", True)],
+)  # fmt: skip
+def test_question_how_many_is_not_answered_without_a_number(said: str, given: bool) -> None:
+    question = "How many keepers does the tower have at night?"
+    asked = QuestionHits(question, hits_of(question, ("tower.md", f"# Tower\n\n{said}\n")))
+    assert (asked.grade(CURVE).probability > LACKING_MAX) is given
+
+
+@pytest.mark.parametrize(("heading", "given"), [("How often do I oil the horn?", True), ("The horn", False)])
+def test_answer_to_a_question_of_a_page_needs_no_word_of_it(heading: str, given: bool) -> None:
+    page = f"# Tower\n\n## {heading}\n\nEvery ninety days, and never at night.\n"
+    question = "How often is the horn oiled?"
+    asked = QuestionHits(question, hits_of(question, ("tower.md", page)))
+    assert (asked.grade(CURVE).probability > LACKING_MAX) is given
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def excerpt(
     take(best)
     if not kept:
         return Excerpt(section, (best,), worth[best], best, _clip(terms, units[best], budget))
-    if "".join(section.path[-1:]).endswith("?"):
+    if section.is_answer:
         take(every[0])
     order = sorted(
         (n for n in body if n not in dropped),

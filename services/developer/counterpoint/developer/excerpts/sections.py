@@ -144,6 +144,11 @@ class Section:
         return words_of(_JOINTS.sub(" ", " ".join((title if title != self.source else "", file, first))))
 
     @property
+    def is_answer(self) -> bool:
+        """Whether it is under a heading that is a question."""
+        return "".join(self.path[-1:]).endswith("?")
+
+    @property
     def is_remedy(self) -> bool:
         """Whether a heading above it, other than that of the document, announces a remedy."""
         first, *others = self.path or ("",)

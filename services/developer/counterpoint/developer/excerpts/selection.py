@@ -22,6 +22,7 @@ from counterpoint.developer.language.codes import (
     messages_quoted,
     messages_shown,
     other_codes,
+    quotes_in,
 )
 from counterpoint.developer.language.exact_forms import exact
 from counterpoint.developer.language.question_terms import QuestionTerms, digits, question_terms, words_of
@@ -260,11 +261,15 @@ class Selection:
         return min(probable, LACKING_MAX) if self._is_of_another_code(one) or self.lacks(excerpts) else probable
 
     def _is_of_another_code(self, one: SectionCandidate) -> bool:
-        """Whether a section is about another code, by its heading, or lists some in its rows, but not that of the
-        question. One in the title of a page, or in a single row, may be that of a ticket."""
-        heading, rows = " ".join(one.section.path[1:][-1:]), "\n".join(one.section.row_beginnings)
-        others = (other_codes(self.terms.codes, text) for text in (heading, rows))
-        return one.named is None and any(len(codes) >= least for codes, least in zip(others, (1, 2), strict=True))
+        """Whether a section is about another code, by its heading, its quoted messages or at least two rows, but its
+        page has not that of the question. One in the title of a page, or in a single row, may be that of a ticket."""
+        page = [each.section for each in self.ranked if each.section.source == one.section.source]
+        if one.named is not None or any(first_code_in(self.terms.codes, each.text) for each in page):
+            return False
+        quoted = "\n".join(quote for each in page for quote in quotes_in(each.text))
+        shown = (" ".join(one.section.path[1:][-1:]), quoted)
+        rows = other_codes(self.terms.codes, "\n".join(one.section.row_beginnings))
+        return len(rows) > 1 or any(other_codes(self.terms.codes, text) for text in shown)
 
     @property
     def misses_alert(self) -> bool:

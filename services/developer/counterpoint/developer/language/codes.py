@@ -23,7 +23,7 @@ _GENERIC = frozenset(("error", "exception", "failure", "fault", "warning", "time
                       "airflowfailexception", "runtimeexception", "sparkexception", "executionexception",
                       "completionexception", "invocationtargetexception", "undeclaredthrowableexception",
                       "calledprocesserror", "sqlexception", "dbtruntimeerror"))  # fmt: skip
-_QUOTED = re.compile(r"\"([^\"\n]{12,200})\"|“([^”\n]{12,200})”|`([^`\n]{12,200})`")
+_QUOTED = re.compile(r"`([^`\n]{1,200})`|\"([^\"\n]{1,200})\"|“([^”\n]{1,200})”")
 _QUOTED_WORDS_MIN = 3
 """Minimum words of a quoted message; two ("compilation error") are in many errors."""
 _LINE_WORDS_MIN, _LINE_CHARS_MAX, _LINES_MAX, _TAILS_MAX = 4, 400, 30, 4
@@ -87,6 +87,11 @@ def other_codes(codes: Iterable[str], text: str) -> frozenset[str]:
     return others if others.isdisjoint(ours) else frozenset()
 
 
+def quotes_in(text: str) -> list[str]:
+    """Return what a text quotes."""
+    return [next(filter(None, match.groups())) for match in _QUOTED.finditer(text)]
+
+
 def alert_in(headings: Iterable[str], failure: str) -> str | None:
     """Return the first heading that consists of the name of an alert, such as `KubePodCrashLooping`, if the failure
     contains it."""
@@ -110,7 +115,7 @@ def is_alert(name: str) -> bool:
 def messages_quoted(text: str, failure: str) -> frozenset[str]:
     """Return the messages of several words that a text quotes and that the failure contains literally."""
     wanted = " ".join(failure.split()).casefold()
-    quoted = (" ".join(next(filter(None, match.groups())).split()).casefold() for match in _QUOTED.finditer(text))
+    quoted = (" ".join(quote.split()).casefold() for quote in quotes_in(text))
     return frozenset(each for each in quoted if _word_count(each) >= _QUOTED_WORDS_MIN and each in wanted)
 
 

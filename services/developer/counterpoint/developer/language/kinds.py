@@ -36,6 +36,7 @@ _SPELLED_PERIOD = (
     r" (?:seconds?|minutes?|hours?|days?|weeks?|months?|years?|sekunden?|minuten?|stunden?|tagen?|tag|wochen?|monaten?"
     r"|monate?|jahren?|jahre?)"
 )
+_NUMBER = (r"\d", r"\b(?:two|three|four|five|six|seven|eight|nine|ten|none|unlimited|zwei|drei|vier|fünf)\b")
 KINDS = (
     _kind(
         "secret",
@@ -144,11 +145,12 @@ KINDS = (
          r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days|(?:mon|diens|donners|frei|sams|sonn)tags|mittwochs)\b",
          r"(?:timeout|ttl|retention|interval|seconds|minutes|hours|days)\w{0,40}['\"]?\s{0,4}[:=]\s{0,4}['\"]?\d"),
     ),
+    _kind("count", (r"\bhow many\b", r"\bwie ?viele\b"), _NUMBER, strict=True),
     _kind(
         "number",
-        (r"\bhow (?:many|much|big|large|high|far)\b", r"\bdefault\b", r"\bwie ?viele?\b", r"\bwie (?:hoch|groß)\b",
+        (r"\bhow (?:much|big|large|high|far)\b", r"\bdefault\b", r"\bwie ?viel\b", r"\bwie (?:hoch|groß)\b",
          r"\blimit\b"),
-        (r"\d", r"\b(?:two|three|four|five|six|seven|eight|nine|ten|none|unlimited|zwei|drei|vier|fünf)\b"),
+        _NUMBER,
     ),
     _kind(
         "person",
