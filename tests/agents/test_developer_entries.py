@@ -228,6 +228,41 @@ def test_section_about_another_error_of_the_same_family_is_not_likely() -> None:
 
 
 @pytest.mark.parametrize(
+    ("rows", "likely"),
+    [("| K-12 | belt of the press is loose |\n| K-15 | belt of the press is torn |", False),
+     ("| K-12 | belt of the press is loose |\n| K-47 | belt of the press is torn |", True),
+     ("| K-12 | belt of the press is loose |\n| door | belt of the press is hidden |", True)],
+)  # fmt: skip
+def test_table_of_other_codes_of_the_family_does_not_answer(rows: str, likely: bool) -> None:
+    page = ("press.md", f"# Press\n\n## Codes\n\n| Code | Meaning |\n| --- | --- |\n{rows}\n")
+    question = "What does K-47 at the belt of the press mean?"
+    assert (QuestionHits(question, hits_of(question, page)).grade(CURVE).probability > LACKING_MAX) is likely
+
+
+@pytest.mark.parametrize(
+    ("shown", "likely"),
+    [("`K-12 LOOSE`", False), ("K-12, which was a ticket", True), ("`K-47` and `K-12`", True)],
+)
+def test_page_that_quotes_another_code_of_the_family_does_not_answer(shown: str, likely: bool) -> None:
+    text = f"The panel of the press showed {shown}.\n\n## Repair\n\nThe belt of the press was replaced."
+    failure = "the belt of the press is torn\nK-47 TORN"
+    best, *_ = procedures(failure, hits_of(failure, ("press.md", f"# Press\n\n{text}\n")))
+    assert (best.likelihood > LACKING_MAX) is likely
+
+
+@pytest.mark.parametrize("form", ["| {} | {} |", "- {} - {}"])
+def test_timeline_is_quoted_from_the_entry_with_the_failure_on(form: str) -> None:
+    failed = "Segment 12 refused, checksum of block 3 does not match the ledger"
+    entries = (("07:10", "Reader is slow"), ("07:40", failed),
+               ("08:05", "Somebody looks at the disk"), ("08:30", "Second process stopped, all is well"))  # fmt: skip
+    head = "| Time | Event |\n| --- | --- |\n" if form.startswith("|") else ""
+    rows = "\n".join(form.format(*entry) for entry in entries)
+    best, *_ = procedures(FAILURE, hits_of(FAILURE, ("loss.md", f"# Loss\n\n## Timeline\n\n{head}{rows}\n")))
+    assert "Second process stopped" in best.text
+    assert "Reader is slow" not in best.text
+
+
+@pytest.mark.parametrize(
     ("page", "given"),
     [("`slot.keep_gb` sets how much a slot keeps.\n\n`slot.idle_h` is 72 by default.", False),
      ("`slot.keep_gb` (default 40) sets how much a slot keeps.", True),
@@ -247,6 +282,73 @@ def test_question_how_often_asks_for_a_frequency(text: str) -> None:
     kind = kind_of("how often can it be started")
     assert kind is not None
     assert kind.answers.search(text)
+
+
+@pytest.mark.parametrize(
+    ("said", "given"),
+    [("The filter of the pump is changed every spring.", True),
+     ("The filter of the pump has to be wet for 20 minutes.", False)],
+)  # fmt: skip
+def test_question_how_often_is_not_answered_without_a_frequency(said: str, given: bool) -> None:
+    for question in ("How often is the filter of the pump changed?", "How often is the filter of the pump wet?"):
+        asked = QuestionHits(question, hits_of(question, ("pump.md", f"# Pump\n\n{said}\n")))
+        assert (asked.grade(CURVE).probability > LACKING_MAX) is given
+
+
+@pytest.mark.parametrize(
+    ("said", "given"),
+    [("Nobody counts the keepers of the tower at night, but the horn does.", False),
+     ("At night 3 keepers of the tower count the horns.", True)],
+)  # fmt: skip
+def test_question_how_many_is_not_answered_without_a_number(said: str, given: bool) -> None:
+    question = "How many keepers does the tower have at night?"
+    asked = QuestionHits(question, hits_of(question, ("tower.md", f"# Tower\n\n{said}\n")))
+    assert (asked.grade(CURVE).probability > LACKING_MAX) is given
+
+
+@pytest.mark.parametrize(("heading", "given"), [("How often do I oil the horn?", True), ("The horn", False)])
+def test_answer_to_a_question_of_a_page_needs_no_word_of_it(heading: str, given: bool) -> None:
+    page = f"# Tower\n\n## {heading}\n\nEvery ninety days, and never at night.\n"
+    question = "How often is the horn oiled?"
+    asked = QuestionHits(question, hits_of(question, ("tower.md", page)))
+    assert (asked.grade(CURVE).probability > LACKING_MAX) is given
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("How many guests may enter the hall?", "with one exception guests enter the hall"),
+        ("Who decides on the colour of the hall?", "it is painted"),
+    ],
+)
+def test_value_is_not_in_any_text(question: str, said: str) -> None:
+    kind = kind_of(question)
+    assert kind is not None
+    assert not kind.answers.search(said)
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("Whom do I call about the pump?", "Pump: site office, bleep 77"),
+        ("Who may open the hall?", "only Mrs Bell"),
+        ("Wer gibt die Halle frei?", "nur die Prüfstelle"),
+        ("Who may open the hall?", "The purchasing department"),
+    ],
+)
+def test_person_may_be_a_title_a_role_or_a_way_to_reach_one(question: str, said: str) -> None:
+    kind = kind_of(question)
+    assert kind is not None
+    assert kind.answers.search(said)
+
+
+def test_answer_to_a_question_of_a_page_is_quoted_with_its_first_paragraph() -> None:
+    rows = "\n".join(f"| blue pump {n} | a blue pump in the hall of the blue pumps |" for n in range(40))
+    answer = "No. It was sold in spring, and the basin is empty.\n\nThe list of last year is kept here for the insurer."
+    page = f"# Pumps\n\n## Is it in the hall?\n\n{answer}\n\n| Name | Place |\n| --- | --- |\n{rows}\n"
+    question = "Which hall is the blue pump in?"
+    asked = QuestionHits(question, hits_of(question, ("pumps.md", page)))
+    assert "It was sold in spring" in asked.quoted(CURVE.threshold).text
 
 
 ORDERS = """# Orders

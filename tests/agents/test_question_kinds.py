@@ -23,6 +23,12 @@ def test_kind_with_a_form_of_its_own_is_refused_where_no_text_has_it(question: s
     assert made.probability <= LACKING_MAX
 
 
+def test_password_that_is_mentioned_is_not_asked_for() -> None:
+    for question in ("Does it matter what password a replica has?", "Tell me what is the token of the slot"):
+        kind = kind_of(question)
+        assert (kind is not None and kind.name == "secret") is question.startswith("Tell")
+
+
 def test_question_for_a_phone_number_is_answered_by_a_number_alone() -> None:
     page = "# Slots\n\nThe contact for slots phones you: the phone number of the contact for slots is on your rota{}.\n"
     for question in ("phone number of the contact for slots", "Telefonnummer des Kontakts für Slots"):

@@ -244,6 +244,32 @@ class TestTable:
         assert read("a.csv", "a,b\n1,2\n", "text").text == "a,b\n1,2\n"
 
 
+class TestAsciiDoc:
+    @pytest.mark.parametrize(
+        ("given", "expected"),
+        [
+            ("= Crane\n:port: 70\n// a comment\ninclude::x.adoc[]\n\nUse {port}.\n", "# Crane\n\nUse 70.\n"),
+            (". One\n+\n[source,sh]\n----\nrun\n----\n. Two\n.. A\n* B\n\nEnd.\n\n. New\n",
+             "1. One\n\n   ```sh\n   run\n   ```\n2. Two\n   1. A\n- B\n\nEnd.\n\n1. New\n"),
+            ("Lamp:: It is red.\n\n.Sample\n....\nx\n....\n", "- **Lamp**: It is red.\n\n**Sample**\n\n```\nx\n```\n"),
+            ("[WARNING]\n====\nRead <<top,this>>, xref:a.adoc[that] and https://b.c[more].\n====\n",
+             "**Warning:**\n\nRead this, that and [more](https://b.c).\n"),
+        ],
+    )  # fmt: skip
+    def test_is_markdown(self, given: str, expected: str) -> None:
+        assert read("guide.adoc", given) == DocumentText(expected, "markdown")
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            "|===\n|Code |Cause\n\n|7\n|worn\nbelt\n|===\n",
+            '[%header,cols="1,2"]\n|===\n|Code\n|Cause\n|7 a|worn belt\n|===\n',
+        ],
+    )
+    def test_keeps_the_cells_of_a_table_in_their_rows(self, given: str) -> None:
+        assert read("guide.asciidoc", given).text == "| Code | Cause |\n| --- | --- |\n| 7 | worn belt |\n"
+
+
 class TestNotebook:
     def test_is_its_cells_in_order_with_code_and_outputs_in_fences(self) -> None:
         cells = [

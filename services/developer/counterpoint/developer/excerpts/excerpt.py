@@ -30,6 +30,7 @@ _PROHIBITS = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-ZÄÖÜ0-9`\"'(*])")
+_TIMED = re.compile(r"[|*+\- ]{0,8}(?:\d{4}-\d\d-\d\d[ T])?\d{1,2}[:.]\d\d\b")
 _LINE_END = re.compile(r"\n")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-ZÄÖÜ0-9`\"'(*-])|\n[ \t]*\n|\n(?=[ \t]*(?:[-*+]|\d{1,3}[.)])\s)")
 MOST_RUNS = 400
@@ -173,6 +174,8 @@ def excerpt(
     take(best)
     if not kept:
         return Excerpt(section, (best,), worth[best], best, _clip(terms, units[best], budget))
+    if section.is_answer:
+        take(every[0])
     order = sorted(
         (n for n in body if n not in dropped),
         key=lambda n: (-(worth[n] / (worth[best] or 1)) + 0.9 * min(abs(n - best), 12) / 12, n),
@@ -271,7 +274,8 @@ def _procedure(units: Sequence[Unit], n: int) -> set[int]:
 
 def _off_topic(terms: QuestionTerms, section: Section, best: int) -> set[int]:
     """Return the siblings of the best unit about other subjects: those without the rarest question word that the best
-    one and few others have."""
+    one and few others have. Of a timeline, unless a value is asked for, they are the entries before the best one, since
+    a failure is followed by its remedy."""
     units = section.units
     kind = units[best].kind
     if kind not in ("item", "term", "row"):
@@ -284,6 +288,8 @@ def _off_topic(terms: QuestionTerms, section: Section, best: int) -> set[int]:
     mates = [n for n in range(first, last + 1) if units[n].kind == kind and units[n].indent == units[best].indent]
     if len(mates) < 3:
         return set()
+    if terms.kind is None and all(_TIMED.match(units[n].text) for n in mates):
+        return {n for n in mates if n < best}
     held = {n: terms.words_in(units[n].text) for n in mates}
     telling = {word for word in held[best] if sum(word in held[n] for n in mates) <= max(1, len(mates) // 4)}
     if terms.share(telling) < 0.3:

@@ -31,12 +31,15 @@ def omits(terms: QuestionTerms, compared: Sequence[Section], excerpts: Sequence[
 
 
 def _has_kind(terms: QuestionTerms, excerpts: Sequence[Excerpt]) -> bool:
-    """Return whether a block with a telling word of the question, or under one, has the requested kind of value."""
+    """Return whether a block with a telling word of the question, or under one, has the requested kind of value. It has
+    another word of the question itself, unless it is the answer to a question of the page."""
     named = terms.telling or terms.worth.keys()
-    blocks = ((each.section.headings, each.section.sentences[n]) for each in excerpts for n in each.units)
+    blocks = ((each.section, each.section.sentences[n]) for each in excerpts for n in each.units)
     return any(
-        terms.fits(block) and terms.words_in(block) and terms.words_in(f"{headings}\n{block}") & named
-        for headings, block in blocks
+        terms.fits(block)
+        and (section.is_answer or terms.words_in(block))
+        and terms.words_in(f"{section.headings}\n{block}") & named
+        for section, block in blocks
     )
 
 

@@ -39,6 +39,8 @@ _SYMPTOM = re.compile(
 """Headings in an entry about a failure, beside that of its remedy."""
 _JOINTS = re.compile(r"[\W\d_]+")
 _CELL_TEXT = "{}: {}"
+ROW_BEGINNING = 30
+"""Characters of the beginning of a row."""
 COPIES = 3
 """Number of documents with the same passage from which it is boilerplate."""
 
@@ -141,11 +143,21 @@ class Section:
         title, file, first, *_ = (*self.names, "")
         return words_of(_JOINTS.sub(" ", " ".join((title if title != self.source else "", file, first))))
 
+    @property
+    def is_answer(self) -> bool:
+        """Whether it is under a heading that is a question."""
+        return "".join(self.path[-1:]).endswith("?")
+
     @cached_property
     def is_remedy(self) -> bool:
         """Whether a heading above it, other than that of the document, announces a remedy."""
         first, *others = self.path or ("",)
         return _REMEDY_ALONE.fullmatch(first) is not None or any(map(_REMEDY.search, others))
+
+    @property
+    def row_beginnings(self) -> tuple[str, ...]:
+        """The beginnings of its rows and terms, where lists of codes have the code."""
+        return tuple(unit.text[:ROW_BEGINNING] for unit in self.units if unit.kind in ("row", "term"))
 
     @property
     def entry(self) -> tuple[str, ...] | None:

@@ -19,9 +19,10 @@ from counterpoint.developer.language.codes import (
     alert_of,
     first_code_in,
     is_alert,
-    is_of_another_code,
     messages_quoted,
     messages_shown,
+    other_codes,
+    quotes_in,
 )
 from counterpoint.developer.language.exact_forms import exact
 from counterpoint.developer.language.question_terms import QuestionTerms, digits, question_terms, words_of
@@ -260,10 +261,15 @@ class Selection:
         return min(probable, LACKING_MAX) if self._is_of_another_code(one) or self.lacks(excerpts) else probable
 
     def _is_of_another_code(self, one: SectionCandidate) -> bool:
-        """Whether a section is about another code of a page that lists codes. A single one may be that of a ticket."""
-        listed = {each.section.path[-1:] for each in self.ranked if each.section.source == one.section.source}
-        of_others = {path for path in listed if is_of_another_code(self.terms.codes, " ".join(path))}
-        return one.named is None and one.section.path[-1:] in of_others and len(of_others) > 1
+        """Whether a section is about another code, by its heading, its quoted messages or at least two rows, but its
+        page has not that of the question. One in the title of a page, or in a single row, may be that of a ticket."""
+        page = [each.section for each in self.ranked if each.section.source == one.section.source]
+        if one.named is not None or any(first_code_in(self.terms.codes, each.text) for each in page):
+            return False
+        quoted = "\n".join(quote for each in page for quote in quotes_in(each.text))
+        shown = (" ".join(one.section.path[1:][-1:]), quoted)
+        rows = other_codes(self.terms.codes, "\n".join(one.section.row_beginnings))
+        return len(rows) > 1 or any(other_codes(self.terms.codes, text) for text in shown)
 
     @property
     def misses_alert(self) -> bool:

@@ -23,7 +23,7 @@ _GENERIC = frozenset(("error", "exception", "failure", "fault", "warning", "time
                       "airflowfailexception", "runtimeexception", "sparkexception", "executionexception",
                       "completionexception", "invocationtargetexception", "undeclaredthrowableexception",
                       "calledprocesserror", "sqlexception", "dbtruntimeerror"))  # fmt: skip
-_QUOTED = re.compile(r"\"([^\"\n]{12,200})\"|“([^”\n]{12,200})”|`([^`\n]{12,200})`")
+_QUOTED = re.compile(r"`([^`\n]{1,200})`|\"([^\"\n]{1,200})\"|“([^”\n]{1,200})”")
 _QUOTED_WORDS_MIN = 3
 """Minimum words of a quoted message; two ("compilation error") are in many errors."""
 _LINE_WORDS_MIN, _LINE_CHARS_MAX, _LINES_MAX, _TAILS_MAX = 4, 400, 30, 4
@@ -37,7 +37,7 @@ _ALERT_LINE = re.compile(
 _HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 ALERT_PARTS_MIN = 3
 """Minimum parts of an alert's name in camel case, since product names such as `OpenShift` have two."""
-_NUMBERED = re.compile(r"(?<!\w)([a-z]{2,12}[-_]?)\d{3,6}(?!\w)")
+_NUMBERED = re.compile(r"(?<!\w)([a-z]{1,12}[-_]?)\d{2,6}(?!\w)")
 """A numbered error code, normalised: its family and its number."""
 _SPACE = re.compile(r"[\s:=]+")
 _EXIT = re.compile(r"exit(?:ed)?(?: with)?(?: exit)?[ -]?(?:code|status)", re.IGNORECASE)
@@ -79,12 +79,18 @@ def first_code_in(codes: tuple[str, ...], text: str) -> str | None:
     return next((code for code in present if re.search(rf"(?<!\w){re.escape(code)}(?!\w)", normalised)), None)
 
 
-def is_of_another_code(codes: Iterable[str], heading: str) -> bool:
-    """Return whether a heading names an error code of the same family as one of the codes, such as `TW-2208` for
-    `TW-2231`, and none of them."""
+def other_codes(codes: Iterable[str], text: str) -> frozenset[str]:
+    """Return the error codes of a text that are of the same family as one of the codes, such as `TW-2208` for
+    `TW-2231`; none if it has one of the codes."""
     ours = {code: match[1] for code in codes if (match := _NUMBERED.fullmatch(code))}
-    theirs = {match[0]: match[1] for match in _NUMBERED.finditer(normalise(heading))}
-    return ours.keys().isdisjoint(theirs) and not set(ours.values()).isdisjoint(theirs.values())
+    theirs = {match[0]: match[1] for match in _NUMBERED.finditer(normalise(text))} if ours else {}
+    others = frozenset(code for code, family in theirs.items() if family in ours.values())
+    return others if others.isdisjoint(ours) else frozenset()
+
+
+def quotes_in(text: str) -> list[str]:
+    """Return what a text quotes."""
+    return [next(filter(None, match.groups())) for match in _QUOTED.finditer(text)]
 
 
 def alert_in(headings: Iterable[str], failure: str) -> str | None:
@@ -110,7 +116,7 @@ def is_alert(name: str) -> bool:
 def messages_quoted(text: str, failure: str) -> frozenset[str]:
     """Return the messages of several words that a text quotes and that the failure contains literally."""
     wanted = " ".join(failure.split()).casefold()
-    quoted = (" ".join(next(filter(None, match.groups())).split()).casefold() for match in _QUOTED.finditer(text))
+    quoted = (" ".join(quote.split()).casefold() for quote in quotes_in(text))
     return frozenset(each for each in quoted if _word_count(each) >= _QUOTED_WORDS_MIN and each in wanted)
 
 

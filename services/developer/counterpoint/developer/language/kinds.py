@@ -36,10 +36,12 @@ _SPELLED_PERIOD = (
     r" (?:seconds?|minutes?|hours?|days?|weeks?|months?|years?|sekunden?|minuten?|stunden?|tagen?|tag|wochen?|monaten?"
     r"|monate?|jahren?|jahre?)"
 )
+_NUMBER = (r"\d", r"\b(?:two|three|four|five|six|seven|eight|nine|ten|none|unlimited|zwei|drei|vier|fünf)\b")
 KINDS = (
     _kind(
         "secret",
-        (r"\bwhat(?:['’]s| is| are)? (?:the |our )?(?:\w+ ){0,2}(?:password|passphrase|token|secret|api key)\b",
+        (r"(?:^\W*what|\bwhat(?:['’]s| is| are)) (?:the |our )?(?:\w+ ){0,2}"
+         r"(?:password|passphrase|token|secret|api key)\b",
          r"^\W*(?:the |our )?(?:\w+ ){0,2}(?:password|passphrase|api key) (?:of|for)\b",
          r"\bwie (?:lautet|ist) .{0,30}(?:passwort|kennwort|schlüssel)\b",
          r"^\W*(?:passwort|kennwort) (?:von|für|de[rs])\b"),
@@ -77,7 +79,9 @@ KINDS = (
          r"\bwen (?:\w+ ){0,3}(?:anrufen|wecken|benachrichtigen|verständigen|kontaktieren)\b",
          r"\bwer hat (?:\w+ )?bereitschaft\b"),
         (r"@", r"#[a-z]",
-         r"\b(?:team|on-?call|pager|rota|escalat\w+|phone|hotline|bereitschaft|rufnummer)\b"), strict=True,
+         r"\b(?:team|on-?call|pager|rota|escalat\w+|phone|hotline|bereitschaft|rufnummer)\b",
+         r"\b(?:ext(?:ension)?|bleep|durchwahl|radio|switchboard|helpdesk|duty|leitwarte|leitstelle|zentrale|pforte)\b"),
+        strict=True,
     ),
     _kind(
         "region",
@@ -121,9 +125,19 @@ KINDS = (
         strict=True,
     ),
     _kind(
+        "frequency",
+        (r"\bhow often\b", r"\bwie oft\b"),
+        (r"\b(?:every|per|alle|jede[nmrs]?|pro|je) \w", r"\binterval",
+         r"\b(?:once|twice|times|einmal|zweimal|mal) (?:per|an?|every|pro|je|i[nm]|am)\b",
+         r"\b(?:hourly|daily|(?:fort)?nightly|(?:bi)?weekly|monthly|quarterly|yearly|annual(?:ly)?|continuously|never|nie"
+         r"|(?:stünd|täg|nächt|wöchent|monat|jähr)lich\w*|regelmäßig|regularly)\b",
+         r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days|(?:mon|diens|donners|frei|sams|sonn)tags|mittwochs)\b"),
+        strict=True,
+    ),
+    _kind(
         "duration",
-        (r"\bhow (?:often|soon|old)\b", r"\bhow many (?:seconds|minutes|hours|days|weeks|months)\b",
-         r"\b(?:timeout|ttl|interval|retention)\b", r"\bwie (?:oft|bald)\b",
+        (r"\bhow (?:soon|old)\b", r"\bhow many (?:seconds|minutes|hours|days|weeks|months)\b",
+         r"\b(?:timeout|ttl|interval|retention)\b", r"\bwie bald\b",
          r"\bwie viele (?:sekunden|minuten|stunden|tage|wochen)"),
         (rf"\b\d[\d.,]{{0,30}}\s?-?{_PERIOD}\b", rf"\b{_SPELLED_PERIOD}\b",
          rf"\b(?:once|twice|times|einmal|zweimal|mal) (?:per|an?|every|pro|je) {_PERIOD}\b",
@@ -131,18 +145,23 @@ KINDS = (
          r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days|(?:mon|diens|donners|frei|sams|sonn)tags|mittwochs)\b",
          r"(?:timeout|ttl|retention|interval|seconds|minutes|hours|days)\w{0,40}['\"]?\s{0,4}[:=]\s{0,4}['\"]?\d"),
     ),
+    _kind("count", (r"\bhow many\b", r"\bwie ?viele\b"), _NUMBER, strict=True),
     _kind(
         "number",
-        (r"\bhow (?:many|much|big|large|high|far)\b", r"\bdefault\b", r"\bwie ?viele?\b", r"\bwie (?:hoch|groß)\b",
+        (r"\bhow (?:much|big|large|high|far)\b", r"\bdefault\b", r"\bwie ?viel\b", r"\bwie (?:hoch|groß)\b",
          r"\blimit\b"),
-        (r"\d", r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|none|unlimited|zwei|drei|vier|fünf)\b"),
+        _NUMBER,
     ),
     _kind(
         "person",
         (r"\b(?:who|whom|whose|owner|owns|owned|wer|wem|wen|wessen|zuständig|verantwortlich|besitzer)\b",
          r"\bwhich (?:team|group|squad|department)\b", r"\bwelche[sr]? (?:team|gruppe|abteilung)\b"),
         (r"@", r"\b(?:team|owner|owned|on-?call|contact|responsible|users?|admins?|administrators?)\b",
-         r"\b(?:operators?|engineers?|lead|group|squad|you|office|zuständig|verantwortlich|bereitschaft)\b"),
+         r"\b(?:operators?|engineers?|lead|group|squad|you|office|zuständig|verantwortlich|bereitschaft)\b",
+         r"\b(?:mr|mrs|ms|dr|frau|herrn?)\b\.? \w",
+         r"\b(?:department|managers?|controller|coordinator|supervisor|technician|assistant|officer|director|nurse|staff"
+         r"|crew|\w*(?:stelle|abteilung|leitung|leiter(?:in)?|führung|dienst|beratung|amt|kraft|meister(?:in)?"
+         r"|beauftragter?|büro))\b"),
     ),
     _kind(
         "time",

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from typing import TypeVar
 
 from counterpoint.memory.ingest.chunk.detect import detect
+from counterpoint.memory.ingest.readers.asciidoc import asciidoc, is_asciidoc
 from counterpoint.memory.ingest.readers.encoding import decoded
 from counterpoint.memory.ingest.readers.html import html
 from counterpoint.memory.ingest.readers.notebook import notebook
@@ -47,6 +48,8 @@ def read(name: str, given: str | bytes, type: ContentType | None = None, *, apar
         given = decoded(given, html=type == "html" or (type is None and detect(name, "") == "html"))
     if type is None and is_table(name) and (as_markdown := table(given)):
         return DocumentText(as_markdown, "markdown")
+    if type is None and is_asciidoc(name):
+        return DocumentText(asciidoc(given), "markdown")
     kind = type or _kind(name, given)
     match kind:
         case "html":
