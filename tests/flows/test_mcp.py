@@ -115,7 +115,7 @@ async def test_few_tools_are_listed_and_the_others_are_found_by_a_search(desk: D
         found = await called(client, "search_tools", query="lineage of a DAG")
         assert "get_dag_lineage" in {tool["name"] for tool in found["result"]}
         proxied = await client.call_tool("call_tool", {"name": "list_escalations", "arguments": {}})
-        assert proxied.structured_content == {"project": desk.project, "items": []}
+        assert proxied.structured_content == {"project": desk.project, "items": [], "more": False}
 
 
 async def test_all_tools_are_listed_on_demand_with_schemas_hints_and_examples(desk: Desk) -> None:
