@@ -88,9 +88,7 @@ def procedures(
         beside = selected.excerpts[1:] if one is best else ()
         shown = (selected.excerpts[0] if one is best else one.excerpt, *(each for each in beside if not each.is_table))
         likely = selected.likelihood_of(one, shown)
-        procedure = Procedure(
-            shown[0], shown[1:], max(likely, CODE_LIKELIHOOD_MIN) if one.named else likely, one.named
-        )
+        procedure = Procedure(shown[0], shown[1:], max(likely, CODE_LIKELIHOOD_MIN) if one.named else likely, one.named)
         if procedure.likely or not selected.misses_alert:
             made.append(procedure)
         if len(made) == MOST:
