@@ -49,7 +49,6 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-
 @dataclass(frozen=True)
 class Feed:
     """The messages of the log that a stream contains; `line`: and the actions of its task."""
