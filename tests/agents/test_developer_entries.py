@@ -197,6 +197,15 @@ def test_section_that_shows_the_message_with_other_numbers_names_the_failure(sho
     assert (best.code is not None) == named
 
 
+@pytest.mark.parametrize(("code", "named"), [("Q-12", False), ("Q-47", True)])
+def test_the_number_of_an_error_code_is_no_other_number_of_a_message(code: str, named: bool) -> None:
+    failure = "broker: Q-47 the queue has reached its share of 30 on the disk"
+    shown = f"{code} the queue has reached its share of 9 on the disk"
+    page = ("limits.md", f"# Shares\n\n    {shown}\n\nRaise the share.\n")
+    best, *_ = procedures(failure, hits_of(failure, page, QUEUE))
+    assert (best.code is not None) == named
+
+
 def test_quoted_message_counts_more_than_a_shown_one() -> None:
     failure = "warning: relay of the mail is slow\nerror: the disk of the broker has no space left"
     shows = ("relay.md", "# Relay\n\n    the disk of the broker has no space left\n\nThe relay of the mail is slow.\n")

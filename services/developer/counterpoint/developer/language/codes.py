@@ -29,7 +29,8 @@ _QUOTED_WORDS_MIN = 3
 _LINE_WORDS_MIN, _LINE_CHARS_MAX, _LINES_MAX, _TAILS_MAX = 4, 400, 30, 4
 """Minimum words and maximum characters of a line of a failure that is a message, the maximum number of such lines, and
 of parts after a colon of each."""
-_COLON, _DIGITS = re.compile(r": "), re.compile(r"\d+")
+_COLON, _DIGITS = re.compile(r": "), re.compile(r"(\b[A-Z]{1,12}[-_]?\d{2,6}\b)|\d+")
+"""The colon of a line, and the numbers of a message: those of an error code are captured."""
 _MESSAGE_WORD = re.compile(r"(?<!\S)[^\W\d_]{2,}(?!\w)")
 _ALERT_LINE = re.compile(
     r"^[ \t]*(?:\[[\w:]{1,40}\][ \t]?)?([A-Za-z][A-Za-z0-9]+)(?=:| critical\b| warning\b)", re.MULTILINE
@@ -121,7 +122,8 @@ def messages_quoted(text: str, failure: str) -> frozenset[str]:
 
 
 def messages_shown(text: str, failure: str) -> frozenset[str]:
-    """Return the lines of a failure, and what follows a colon in them, that a text contains with any numbers."""
+    """Return the lines of a failure, and what follows a colon in them, that a text contains with the same error codes
+    and any other numbers."""
     shown = _masked(text)
     return frozenset(each for each in _lines_of(failure) if _masked(each) in shown)
 
@@ -140,4 +142,4 @@ def _word_count(message: str) -> int:
 
 
 def _masked(text: str) -> str:
-    return _DIGITS.sub("#", " ".join(text.split())).casefold()
+    return _DIGITS.sub(lambda number: number[1] or "#", " ".join(text.split())).casefold()
