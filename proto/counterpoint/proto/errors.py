@@ -64,7 +64,7 @@ class ErrorCode(StrEnum):
     Send the token of a principal that is neither revoked nor expired.
     """
     ROLE = "role"
-    """The principal lacks a role in the project. Ask an administrator for the role in `needed`."""
+    """The principal lacks a role in the project. Ask an administrator for the role that the problem names."""
     ORIGIN = "origin"
     """The cookie of a browser came from a page of another site. Use the console, or send a bearer token."""
     PRINCIPAL = "principal"
