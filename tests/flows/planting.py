@@ -74,6 +74,7 @@ async def plant(stack: Stack) -> PlantedSecrets:
             **first,
             "kind": "troubleshoot",
             "task_id": "x2",
+            "error_message": first["description"],
             "target": {"job": {"namespace": "etl", "name": "daily.sum"}},
         }
         (await api.post("/v1/tasks", json=failed)).raise_for_status()
