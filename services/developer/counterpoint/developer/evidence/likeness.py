@@ -197,8 +197,8 @@ def words_of_error(error: str | None) -> frozenset[str]:
 
 def shared_share(earlier: frozenset[str], current: frozenset[str]) -> float:
     """Return the share in [0, 1] of an earlier error's words that this one has; longer words weigh more."""
-    total = sum(map(word_weight, earlier))
-    return sum(word_weight(word) for word in earlier & current) / total if total else 0.0
+    total = math.fsum(map(word_weight, earlier))
+    return math.fsum(map(word_weight, earlier & current)) / total if total else 0.0
 
 
 def missing_weight(earlier: frozenset[str], current: frozenset[str]) -> float:
@@ -208,7 +208,7 @@ def missing_weight(earlier: frozenset[str], current: frozenset[str]) -> float:
 
 def log_weight(words: frozenset[str]) -> float:
     """Return ln(1 + weight) of words."""
-    return math.log1p(sum(map(word_weight, words)))
+    return math.log1p(math.fsum(map(word_weight, words)))
 
 
 def rules_out(report: str) -> bool:

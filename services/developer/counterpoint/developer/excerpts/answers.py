@@ -1,5 +1,6 @@
 """Answers that consist of quotes from the evidence, each with its citation."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -63,7 +64,7 @@ def _spans(question: str, hits: Sequence[Hit], threshold: float) -> QuotedAnswer
     chosen = [hits[0], *(hit for hit in hits[1:CHUNKS] if hit.relevance >= threshold / 2)]
     word_weights = weights(content_words(question), [hit.words for hit in hits])
     uncovered = dict(word_weights)
-    total = sum(word_weights.values())
+    total = math.fsum(word_weights.values())
     chosen_spans: list[tuple[Hit, Passage]] = []
     options = [
         (hit, sentence)
@@ -103,7 +104,7 @@ def _gain(hit: Hit, sentence: Passage, uncovered: dict[str, float], weights: dic
     """Return the weight of the words that a sentence adds, and a fraction for repeated ones, times the relevance of its
     chunk."""
     words = content_words(sentence.text)
-    added = sum(value for word, value in uncovered.items() if word in words)
+    added = math.fsum(value for word, value in uncovered.items() if word in words)
     return hit.relevance * (added + 0.05 * coverage(weights, words))
 
 

@@ -20,7 +20,7 @@ HALF = 0.5
 ASKED_WORDS_MIN, PROHIBITED_SHARE_MIN = 2, 0.3
 """Minimum number and share of the question's words in a prohibition of what it asks about."""
 NARROWER = 0.5
-"""Minimum of that share relative to the block with most of these words."""
+"""Share relative to the block with most of these words that has to be exceeded."""
 LISTED = frozenset({"step", "item", "term", "row", "code"})
 
 _PROHIBITS = re.compile(
@@ -195,8 +195,8 @@ def with_prohibition_ahead(terms: QuestionTerms, one: Excerpt) -> Excerpt:
         return one
     best = max(about, key=lambda n: (terms.share(words[n]), -n))
     most = max(terms.share(terms.words_in(units[n].text)) for n in one.units)
-    enough = max(PROHIBITED_SHARE_MIN, NARROWER * most)
-    return replace(one, ahead=best) if terms.share(words[best]) >= enough else one
+    share = terms.share(words[best])
+    return replace(one, ahead=best) if share >= PROHIBITED_SHARE_MIN and share > NARROWER * most else one
 
 
 def _clip(terms: QuestionTerms, unit: Unit, budget: int) -> tuple[int, int]:

@@ -105,8 +105,8 @@ class QuestionTerms:
 
     def share(self, words_in: Iterable[str]) -> float:
         """Return the share in [0, 1] of the question's total weight in these words."""
-        total = sum(self.worth.values())
-        return sum(self.worth[word] for word in words_in) / total if total else 0.0
+        total = math.fsum(self.worth.values())
+        return math.fsum(self.worth[word] for word in words_in) / total if total else 0.0
 
     def telling_share(self, text: str) -> float:
         """Return the share in [0, 1] of the weight of its telling words that are in a text."""
@@ -114,8 +114,8 @@ class QuestionTerms:
 
     def share_of(self, words: Set[str], words_in: Set[str]) -> float:
         """Return the share in [0, 1] of the weight of some words of the question that is in others; 1 of none."""
-        total = sum(self.worth[word] for word in words)
-        return sum(self.worth[word] for word in words & words_in) / total if total else 1.0
+        total = math.fsum(self.worth[word] for word in words)
+        return math.fsum(self.worth[word] for word in words & words_in) / total if total else 1.0
 
 
 def question_terms(

@@ -61,5 +61,5 @@ def weights(words: Iterable[str], candidates: Iterable[Set[str]]) -> dict[str, f
 
 def coverage(worth: Mapping[str, float], words: Set[str]) -> float:
     """Return the share in [0, 1] of the total weight that `words` have; 0 without weights."""
-    total = sum(worth.values())
-    return sum(value for word, value in worth.items() if word in words) / total if total else 0.0
+    total = math.fsum(worth.values())
+    return math.fsum(value for word, value in worth.items() if word in words) / total if total else 0.0

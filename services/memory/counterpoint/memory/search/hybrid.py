@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
+from math import fsum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -220,7 +221,7 @@ def _ranked(
         features = features._replace(alike=_rounded(found.likeness(found.middle(first))))
     fused = fuse(features, weights)
     keys = [(each.project, each.store, each.id, each.row) for each in found.each]
-    spread = _Spread.of(found, query.rows, sum(query.idf_of_terms.values()), rarest)
+    spread = _Spread.of(found, query.rows, fsum(query.idf_of_terms.values()), rarest)
     return tuple(
         spread.hit(found.each[n], cosines[n], *(float(part[n]) for part in fused)) for n in best(fused.score, keys, k)
     )
