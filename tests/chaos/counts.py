@@ -122,17 +122,17 @@ async def _all(outside: OutsideSystem, path: str) -> list[dict[str, Any]]:
             return items
 
 
-def table(results: list[Result]) -> str:
-    """One line per seed."""
-    head = (
-        f"{'seed':>5} {'tasks':>6} {'kills':>6} {'awaits':>7} {'lost':>5} {'doubled':>8} {'unlearned':>10} {'dead':>5}"
+HEADER = (
+    f"{'seed':>5} {'tasks':>6} {'kills':>6} {'awaits':>7} {'lost':>5} {'doubled':>8} {'unlearned':>10} {'dead':>5} "
+    f"{'verify':>7} {'messages':>9} {'live':>6} {'seconds':>8} {'load':>5}"
+)
+
+
+def row(r: Result) -> str:
+    """Return the figures of a seed, in the columns of the header."""
+    reached = sum(1 for name in r.kills if name in AWAITS)
+    return (
+        f"{r.seed:>5} {r.tasks:>6} {r.kills.total():>6} {reached:>3}/{len(AWAITS):<3} {len(r.lost):>5} "
+        f"{len(r.doubled):>8} {len(r.unlearned):>10} {len(r.dead):>5} {'ok' if r.verified else 'BROKEN':>7} "
+        f"{r.messages:>9} {r.seen_live:>6} {r.seconds:>8.0f} {r.load:>5.1f}"
     )
-    lines = [head + f" {'verify':>7} {'messages':>9} {'live':>6} {'seconds':>8} {'load':>5}"]
-    for r in results:
-        reached = sum(1 for name in r.kills if name in AWAITS)
-        lines.append(
-            f"{r.seed:>5} {r.tasks:>6} {r.kills.total():>6} {reached:>3}/{len(AWAITS):<3} {len(r.lost):>5} "
-            f"{len(r.doubled):>8} {len(r.unlearned):>10} {len(r.dead):>5} {'ok' if r.verified else 'BROKEN':>7} "
-            f"{r.messages:>9} {r.seen_live:>6} {r.seconds:>8.0f} {r.load:>5.1f}"
-        )
-    return "\n".join(lines)

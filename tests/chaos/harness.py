@@ -22,7 +22,7 @@ from typing import Any
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
-from chaos.counts import Result, count, table
+from chaos.counts import HEADER, Result, count, row
 from chaos.faults import NUDGES, House, kills_of
 from chaos.house import AWAITS
 from chaos.load import Job, jobs_of
@@ -212,6 +212,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     results = []
+    if not given.json:
+        print(HEADER, flush=True)
     for seed in range(given.first_seed, given.first_seed + given.seeds):
         with tempfile.TemporaryDirectory(prefix="counterpoint-chaos-") as folder:
             place = given.keep / str(seed) if given.keep else Path(folder)
@@ -219,7 +221,8 @@ def main() -> None:
             results.append(asyncio.run(run(place, seed, given.tasks, given.kills, _progress)))
         if not given.json:
             _print(results[-1])
-    print(json.dumps([vars(result) for result in results]) if given.json else table(results))
+    if given.json:
+        print(json.dumps([vars(result) for result in results]))
     sys.exit(0 if all(result.ok for result in results) else 1)
 
 
@@ -228,6 +231,7 @@ def _progress(said: str) -> None:
 
 
 def _print(result: Result) -> None:
+    print(row(result), flush=True)
     for name in ("lost", "doubled", "unlearned", "dead", "unreached"):
         for line in getattr(result, name)[:20]:
             print(f"seed {result.seed} {name}: {line}")

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
-from chaos.counts import Result
-from chaos.harness import run, table
+from chaos.counts import Result, row
+from chaos.harness import run
 from chaos.house import AWAITS
 
 
 def assert_whole(result: Result) -> None:
     """Assert that the kills of a run have done no harm."""
-    figures = table([result])
+    figures = row(result)
     assert result.lost == [], figures
     assert result.doubled == [], figures
     assert result.unlearned == [], figures
