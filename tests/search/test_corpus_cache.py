@@ -334,7 +334,7 @@ async def test_a_change_drops_the_cached_corpus(tmp_path: Path) -> None:
         try:
             project = f"p-{new_id()}"
             origin = house.delivery(await house.delegated(project, new_id()))
-            body = {"attempt_id": "a", "tried": "restart", "error_message": "x", "outcome": "worked"}
+            body = {"attempt_id": "a", "tried": "restart", "error_message": "x"}
             await house.apply("developer", origin, writes=(Write(store="attempts", id="a", body=body),))
             for n in range(SEARCHES):
                 query = VectorSearch(store="attempts", text=f"restart {n}")

@@ -32,8 +32,8 @@ async def project_of_few_matches(house: House) -> str:
             "outcome": "rare" if rare else "common",
         }
         writes.append(Write(store="attempts", id=f"a{n}", body=body))
-    origin = house.delivery(await house.delegated(project, new_id()))
-    await house.apply("developer", origin, writes=tuple(writes))
+    origin = house.delivery(await house.routed(project, new_id()))
+    await house.apply("manager", origin, writes=tuple(writes))
     return project
 
 
@@ -52,8 +52,8 @@ async def test_rare_rows_are_all_found_though_the_others_are_nearer(
 
 async def test_a_filter_that_nothing_matches_finds_nothing(house: House) -> None:
     project = f"p-{new_id()}"
-    origin = house.delivery(await house.delegated(project, new_id()))
+    origin = house.delivery(await house.routed(project, new_id()))
     body = {"attempt_id": "a", "tried": "restart", "error_message": "x", "outcome": "common"}
-    await house.apply("developer", origin, writes=(Write(store="attempts", id="a", body=body),))
+    await house.apply("manager", origin, writes=(Write(store="attempts", id="a", body=body),))
     query = HybridSearch(store="attempts", text="restart", where={"outcome": "rare"})
     assert not (await house.answer("router", house.standing(project, principal=PERSON), query)).items

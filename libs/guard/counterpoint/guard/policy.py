@@ -86,10 +86,15 @@ class StorePolicy(_Row):
     learned: bool = False
     keep_days: int | None = Field(default=None, ge=1)
     persons: bool = False
+    outcomes: tuple[str, ...] = ()
 
     def hidden(self, body: Mapping[str, Any]) -> bool:
         """Whether searches skip a record with this body."""
         return any(body.get(name) == value for name, value in self.unsearched_while.items())
+
+    def states_outcome(self, service: str, body: Mapping[str, Any]) -> bool:
+        """Whether a service may write a record with the outcome in this body."""
+        return not self.outcomes or service in self.outcomes or body.get("outcome", "unknown") == "unknown"
 
     def read_by(self, service: str) -> bool:
         """Whether a service may read: owner, authors and readers."""
@@ -225,7 +230,7 @@ class Policy(_Row):
     def _names_are_known(self) -> Self:
         known = set(self.services)
         for name, store in self.stores.items():
-            _check(f"stores.{name}", {store.owner, *store.authors, *store.readers} - known)
+            _check(f"stores.{name}", {store.owner, *store.authors, *store.readers, *store.outcomes} - known)
             _check(f"stores.{name}.label", {store.label} - set(self.labels))
         for name, message in self.messages.items():
             _check(f"messages.{name}", {*message.senders, *message.audience} - known)

@@ -194,6 +194,8 @@ def _write_row(
     rule = diode.write(policy, grant, write.store, signer, task, label)
     if rule is not None:
         raise Denied(rule, f"the right to write {write.store} as {signer}")
+    if not policy.stores[write.store].states_outcome(grant.audience, body):
+        raise Denied(ErrorCode.STORE, f"the right to state an outcome in {write.store}")
     text = None
     if write.body is not None:
         where = f"{write.store}/{write.id}"
