@@ -40,7 +40,7 @@ from counterpoint.proto.records import body_problems
 
 WRITES_LIMIT = 500
 MESSAGES_LIMIT = 200
-_RECORD_ID = re.compile(r"(?!\s|\.{1,2}(?:/|$))[^\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]{1,2048}(?<!\s)")
+_RECORD_ID = re.compile(r"(?!\s|\.{1,2}(?:/|$))[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff]{1,2048}(?<!\s)")
 
 
 def plan_commit(
