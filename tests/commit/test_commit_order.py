@@ -114,10 +114,14 @@ class TestTaskOrder:
         attempt = Write(store="attempts", id="a-1", body={"task_id": "t-1", "tried": "curl"})
         stale = await house.commit("developer", developer, reads=1, step="a", last=False, writes=(attempt,))
         assert stale.status == "stale"
-        request = QueryRequest(origin=developer, gateway=GatewayToken(purpose="model", reads=1))
-        reply = QueryReply.model_validate_json(await house.door.query("developer", request.model_dump_json().encode()))
-        assert reply.refusal is not None
-        assert reply.refusal.code == "ended"
+        for request in (
+            QueryRequest(origin=developer, gateway=GatewayToken(purpose="model", reads=1)),
+            QueryRequest(origin=developer, names=("orders",)),
+        ):
+            raw = await house.door.query("developer", request.model_dump_json().encode())
+            reply = QueryReply.model_validate_json(raw)
+            assert reply.refusal is not None
+            assert reply.refusal.code == "ended"
         assert await house.body(project, "attempts", "a-1") is None
 
     @pytest.mark.parametrize("lease", [None, 2], ids=["not confirmed", "taken anew"])

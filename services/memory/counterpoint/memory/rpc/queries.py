@@ -62,7 +62,9 @@ class QueryHandler:
         """Return the reply as JSON. Raises `Denied`, `Permanent` or `Transient`."""
         origin = request.origin
         if request.names:
-            await self._authority.authorise(caller, origin)
+            grant, _ = await self._authority.authorise(caller, origin)
+            if await self._authority.causes.has_ended(grant):
+                raise Denied(ErrorCode.ENDED, "a task that has not ended")
             screen = await self._releases.of(origin.project)
             names = tuple([screen.name(name) for name in request.names])
             return QueryReply(names=names).model_dump_json(exclude_none=True).encode()
