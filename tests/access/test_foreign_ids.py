@@ -101,7 +101,8 @@ async def neighbour(house: House, project: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "illegal", ["../../x", "..", "./x", "", " x", "x\n", "a\x00b", "a\x1b[2Jb", "a\u2028b", "a\u202eb", "a\u2066b", "x" * 4096]
+    "illegal",
+    ["../../x", "..", "./x", "", " x", "x\n", "a\x00b", "a\x1b[2Jb", "a\u2028b", "a\u202eb", "a\u2066b", "x" * 4096],
 )
 async def test_a_record_with_an_illegal_id_is_refused(house: House, project: str, illegal: str) -> None:
     write = Write(store="submissions", id=illegal, body={})
