@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from growth import LIMIT, growth
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -402,3 +403,9 @@ def test_a_document_of_very_many_short_sections_is_cut_as_text(type: ContentType
     assert (len(few.chunks), few.problem) == (FREE_CHUNKS, None)
     assert "sections" in (many.problem or "")
     assert (many.type, len(many.chunks) < 50) == (type, True)
+
+
+@pytest.mark.parametrize("unit", ["x", "[", "The valve is closed. ", "a,", "`", "# ", "|"], ids=repr)
+@pytest.mark.parametrize("type", ["markdown", "text"])
+def test_a_document_of_one_line_is_cut_in_linear_time(type: ContentType, unit: str) -> None:
+    assert growth(lambda size: chunk(unit * (size // len(unit)), type), 256 * 1024) < LIMIT
