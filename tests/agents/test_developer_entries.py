@@ -237,6 +237,21 @@ def test_section_about_another_error_of_the_same_family_is_not_likely() -> None:
 
 
 @pytest.mark.parametrize(
+    ("heading", "error", "likely"),
+    [("exit code 91", "exit code 92", False), ("exit code 91", "exited with code 91", True),
+     ("exit code 1", "exit code 92", True), ("SQLSTATE 40001", "SQLSTATE 40P01", False),
+     ("errno 28", "errno 13", False)],
+)  # fmt: skip
+def test_section_about_another_exit_code_sqlstate_or_errno_is_not_likely(
+    heading: str, error: str, likely: bool
+) -> None:
+    page = ("press.md", f"# Press\n\n## The press ends with {heading}\n\n1. Release the lock of the press.\n")
+    failure = f"The press of line 4 has stopped\npressd: the press ends with {error}"
+    best, *_ = procedures(failure, hits_of(failure, page))
+    assert (best.likelihood > LACKING_MAX) is likely
+
+
+@pytest.mark.parametrize(
     ("rows", "likely"),
     [("| K-12 | belt of the press is loose |\n| K-15 | belt of the press is torn |", False),
      ("| K-12 | belt of the press is loose |\n| K-47 | belt of the press is torn |", True),

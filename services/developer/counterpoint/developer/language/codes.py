@@ -29,8 +29,13 @@ _QUOTED_WORDS_MIN = 3
 _LINE_WORDS_MIN, _LINE_CHARS_MAX, _LINES_MAX, _TAILS_MAX = 4, 400, 30, 4
 """Minimum words and maximum characters of a line of a failure that is a message, the maximum number of such lines, and
 of parts after a colon of each."""
-_COLON, _DIGITS = re.compile(r": "), re.compile(r"(\b[A-Z]{1,12}[-_]?\d{2,6}\b)|\d+")
-"""The colon of a line, and the numbers of a message: those of an error code are captured."""
+_COLON = re.compile(r": ")
+"""The colon of a line."""
+_DIGITS = re.compile(
+    r"(\b[A-Z]{1,12}[-_]?\d{2,6}\b|\bSQLSTATE[ :=]+\w+"
+    r"|\b(?:[Ee]xit(?:ed)? (?:with )?(?:code|status)|errno|signal)[ :=]+\d+)|\d+"
+)
+"""The numbers of a message: those of an error code are captured."""
 _MESSAGE_WORD = re.compile(r"(?<!\S)[^\W\d_]{2,}(?!\w)")
 _ALERT_LINE = re.compile(
     r"^[ \t]*(?:\[[\w:]{1,40}\][ \t]?)?([A-Za-z][A-Za-z0-9]+)(?=:| critical\b| warning\b)", re.MULTILINE
@@ -38,8 +43,10 @@ _ALERT_LINE = re.compile(
 _HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 ALERT_PARTS_MIN = 3
 """Minimum parts of an alert's name in camel case, since product names such as `OpenShift` have two."""
-_NUMBERED = re.compile(r"(?<!\w)([a-z]{1,12}[-_]?)\d{2,6}(?!\w)")
-"""A numbered error code, normalised: its family and its number."""
+_NUMBERED = re.compile(
+    r"(?<!\w)(?:(?P<word>exit code|errno|signal|sqlstate) \d[\da-z]{0,5}|(?P<prefix>[a-z]{1,12}[-_]?)\d{2,6})(?!\w)"
+)
+"""A numbered error code, normalised: its family, a word or a prefix, and its number."""
 _SPACE = re.compile(r"[\s:=]+")
 _EXIT = re.compile(r"exit(?:ed)?(?: with)?(?: exit)?[ -]?(?:code|status)", re.IGNORECASE)
 
@@ -81,11 +88,11 @@ def first_code_in(codes: tuple[str, ...], text: str) -> str | None:
 
 
 def other_codes(codes: Iterable[str], text: str) -> frozenset[str]:
-    """Return the error codes of a text that are of the same family as one of the codes, such as `TW-2208` for
-    `TW-2231`; none if it has one of the codes."""
-    ours = {code: match[1] for code in codes if (match := _NUMBERED.fullmatch(code))}
-    theirs = {match[0]: match[1] for match in _NUMBERED.finditer(normalise(text))} if ours else {}
-    others = frozenset(code for code, family in theirs.items() if family in ours.values())
+    """Return the error codes of a text that are of the same family as one of the codes, such as `TW-2208` for `TW-2231`
+    or exit code 91 for 92; none if it has one of the codes."""
+    ours = {code: match.lastgroup and match[match.lastgroup] for code in codes if (match := _NUMBERED.fullmatch(code))}
+    theirs = {match[0]: match[match.lastgroup or 0] for match in _NUMBERED.finditer(normalise(text))} if ours else {}
+    others = frozenset(code for code, family in theirs.items() if family in ours.values() and code not in _GENERIC)
     return others if others.isdisjoint(ours) else frozenset()
 
 
