@@ -50,6 +50,15 @@ def test_prohibition_of_the_requested_act_comes_first(question: str, ahead: str)
     assert text.index("1. Read") < text.index("2. Restart")
 
 
+def test_prohibition_that_is_alone_of_its_list_stays_below_the_sentence_that_opens_it() -> None:
+    page = (
+        "# Error BF-3107\n\nThe follower has lost its certificate. Do this:\n\n- Ask the gate crew for a new one.\n"
+        "- Copy it to the `certs` folder of the follower.\n- Do not restart the writer meanwhile.\n"
+    )
+    text = answered("Can I restart the writer while the follower's certificate is replaced?", ("follower.md", page))
+    assert text.index("Do this:") < text.index("- Do not restart the writer")
+
+
 def test_row_comes_with_the_headers_that_make_it_a_sentence() -> None:
     text = answered("Who owns the orders lake?")
     assert "| System | Team | Reached |" in text

@@ -187,7 +187,10 @@ def excerpt(
 
 
 def with_prohibition_ahead(terms: QuestionTerms, one: Excerpt) -> Excerpt:
-    """Return the excerpt for a yes-or-no question with the prohibition of what it asks about quoted first, if any."""
+    """Return the excerpt for a yes-or-no question with the prohibition of what it asks about quoted first, if any.
+
+    A prohibition that is all that is quoted of its list stays below the sentence that introduces it.
+    """
     units = one.section.units
     words = {n: terms.words_in(units[n].text) for n in one.units if prohibits(units[n].text)}
     about = [n for n in words if len(words[n]) >= ASKED_WORDS_MIN and units[n].kind in ("paragraph", "item", "step")]
@@ -196,7 +199,9 @@ def with_prohibition_ahead(terms: QuestionTerms, one: Excerpt) -> Excerpt:
     best = max(about, key=lambda n: (terms.share(words[n]), -n))
     most = max(terms.share(terms.words_in(units[n].text)) for n in one.units)
     share = terms.share(words[best])
-    return replace(one, ahead=best) if share >= PROHIBITED_SHARE_MIN and share > NARROWER * most else one
+    alone = any(units[n].opens and _opened(units, n) & set(one.units) == {best} for n in one.units)
+    enough = share >= PROHIBITED_SHARE_MIN and share > NARROWER * most
+    return replace(one, ahead=best) if enough and not alone else one
 
 
 def _clip(terms: QuestionTerms, unit: Unit, budget: int) -> tuple[int, int]:
