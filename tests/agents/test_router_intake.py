@@ -1,5 +1,6 @@
 """Events that arrive over the bus: one commit per task, one effect per event, and every refusal announced."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -150,6 +151,19 @@ async def test_the_same_outcome_event_twice_has_one_effect(house: House) -> None
     for sequence in (2, 3):
         assert await house.deliver(ReportOutcome, body, sequence=sequence, event=("ci", "7")) == "done"
     assert len(house.of_type(TaskOutcomeReported)) == 1
+
+
+async def test_the_same_outcome_in_bare_json_twice_within_a_day_has_one_effect(house: House) -> None:
+    await house.deliver(SubmitTask, BODY | {"task_id": "t1"})
+    body = {"task_id": "t1", "outcome": "failed"}
+    for sequence in (2, 3):
+        assert await house.deliver(ReportOutcome, body, sequence=sequence, event=("", "7")) == "done"
+    assert len(house.of_type(TaskOutcomeReported)) == 1
+    other = body | {"note": "another one"}
+    assert await house.deliver(ReportOutcome, other, sequence=4, event=("", "7")) == "idempotency_conflict"
+    house.now += timedelta(days=1)
+    assert await house.deliver(ReportOutcome, other, sequence=5, event=("", "7")) == "done"
+    assert len(house.of_type(TaskOutcomeReported)) == 2
 
 
 async def test_an_outcome_that_is_ahead_of_its_submission_waits_for_it(house: House) -> None:

@@ -10,10 +10,10 @@ from pydantic import TypeAdapter, ValidationError
 from counterpoint.bus import Service
 from counterpoint.bus.codec import Inbound
 from counterpoint.bus.fair_limiter import FairLimiter
-from counterpoint.client import Memory, put, send
+from counterpoint.client import Memory, put, record, send
 from counterpoint.guard.names import has_secret
 from counterpoint.proto.attempts import ReportOutcome
-from counterpoint.proto.errors import ErrorCode, Permanent, Transient
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.memory import Commit, Outgoing
 from counterpoint.proto.messages import Id
 from counterpoint.proto.tasks import SubmitTask, TaskRejected
@@ -75,19 +75,25 @@ class RouterHandlers:
             raise Transient(f"task {message.task_id} is not known yet") from error
 
     async def _outcome(self, message: ReportOutcome, memory: Memory) -> Commit:
-        if memory.event is None:
-            return await outcome(memory, message, Reporter(by=PUBLISHER, by_kind="system"), "reported")
-        key = event_key(*memory.event)
-        if await memory.get(STORE, key):
-            log.info("outcome.duplicate", task_id=message.task_id, project=memory.project)
-            return Commit()
-        # Another sender may use this source name; the only effect is weaker evidence.
-        evidence: Evidence = "observed" if memory.event[0] == LINEAGE_SOURCE else "reported"
-        reporter = Reporter(by=await memory.redact_names(memory.event[0]), by_kind="system")
-        commit = await outcome(memory, message, reporter, evidence)
+        source = memory.event[0] if memory.event else PUBLISHER
         content = body_sha256(message.model_dump(mode="json", exclude_none=True))
-        key_write = put(STORE, key, IdempotencyRecord(task_id=message.task_id, content_sha256=content, at=memory.now))
-        return commit.model_copy(update={"writes": (*commit.writes, key_write)})
+        key, existing = _outcome_key(memory), None
+        if key is not None and (existing := await memory.get(STORE, key)) is not None:
+            known = record(existing, IdempotencyRecord)
+            if memory.event is not None or memory.now - known.at < self._idempotency:
+                if memory.event is None and known.content_sha256 != content:
+                    problem = Problem(field="Nats-Msg-Id", problem="was used with a different outcome")
+                    raise Permanent(ErrorCode.IDEMPOTENCY_CONFLICT, (problem,))
+                log.info("outcome.duplicate", task_id=message.task_id, project=memory.project)
+                return Commit()
+        # Another sender may use this source name; the only effect is weaker evidence.
+        evidence: Evidence = "observed" if source == LINEAGE_SOURCE else "reported"
+        reporter = Reporter(by=await memory.redact_names(source), by_kind="system")
+        commit = await outcome(memory, message, reporter, evidence)
+        if key is None:
+            return commit
+        known = IdempotencyRecord(task_id=message.task_id, content_sha256=content, at=memory.now)
+        return commit.model_copy(update={"writes": (*commit.writes, put(STORE, key, known, existing=existing))})
 
 
 def rejected(inbound: Inbound, error: Permanent) -> Sequence[Outgoing]:
@@ -119,6 +125,13 @@ def _idempotency_key(memory: Memory) -> IdempotencyKey | None:
     if memory.request_id is None:
         return None
     return IdempotencyKey(key=request_key(PUBLISHER, memory.request_id), body_sha256=body_sha256(memory.body))
+
+
+def _outcome_key(memory: Memory) -> str | None:
+    """Return the record id of an outcome's event, or of the id of bare JSON; None for a message with neither."""
+    if memory.event is not None:
+        return event_key(*memory.event)
+    return request_key(f"{PUBLISHER}/outcome", memory.request_id) if memory.request_id else None
 
 
 def _task_id_in(body: Any) -> str | None:
