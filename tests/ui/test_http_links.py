@@ -8,8 +8,9 @@ from ui.http_front import RunningFront, put_task
 
 from counterpoint.proto.attempts import Attempt, ReportOutcome, TaskOutcomeReported
 from counterpoint.proto.interventions import AmendTask
-from counterpoint.proto.links import Link, RemovedLink, link_id
+from counterpoint.proto.links import Link, RemovedLink, Side, link_id
 from counterpoint.router.handlers import LINEAGE_SOURCE
+from counterpoint.router.intake.task_links import PARTS_LIMIT
 
 ESCALATED: dict[str, Any] = {"escalation": {"to": "calling_llm", "code": "low_confidence"}}
 
@@ -246,3 +247,24 @@ async def test_a_declaration_that_is_repeated_starts_no_work(front: RunningFront
     assert [(each.task_id, len(each.links)) for each in more] == [("t1", 1), ("t3", 2), ("t2", 1)]
     await related(front, "different", "t1", "t2")
     assert len(front.house.of_type(AmendTask)) == 7
+
+
+async def test_a_success_of_one_with_as_many_parts_as_are_allowed_is_reported_for_all(front: RunningFront) -> None:
+    parts = [f"p{n}" for n in range(PARTS_LIMIT)]
+    await tasks(front, "t1", "one-more")
+    for each in parts:
+        pair = (Side(task_id="t1", error_message="x" * 15_000), Side(task_id=each, error_message="y" * 15_000))
+        known = Link(
+            link_id=link_id("t1", each),
+            project=PROJECT,
+            relation="merged",
+            pair=pair,
+            by="me",
+            by_kind="person",
+            at=NOW,
+        )
+        front.house.put("links", known.link_id, known.model_dump(mode="json", exclude_none=True))
+    assert await related(front, "merged", "t1", "one-more") == 422
+    response = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "succeeded", "note": "opened the port"})
+    assert response.status_code == 202
+    assert {told.task_id for told in front.house.of_type(TaskOutcomeReported)} == {"t1", *parts}

@@ -18,6 +18,7 @@ from counterpoint.router.api.openapi import request_body
 from counterpoint.router.intake.task_links import (
     STORE,
     check_not_merged,
+    check_parts,
     link_messages,
     link_writes,
     removal_messages,
@@ -61,6 +62,7 @@ async def create(body: Annotated[RequestBody[NewLinks], json_body(NewLinks)]) ->
         sides = await sides_of(memory, value.tasks)
         if value.relation == "merged":
             await check_not_merged(memory, sides[0])
+            await check_parts(memory, sides)
         reporter = context.reporter()
         declared = await link_writes(
             memory, _pairs(value.relation, sides), value.relation, value.reason, reporter.by, reporter.by_kind

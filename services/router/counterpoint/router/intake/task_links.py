@@ -13,6 +13,8 @@ from counterpoint.proto.tasks import ENDED, Task
 
 STORE = "links"
 _PAGE = 200
+PARTS_LIMIT = 100
+"""Maximum number of tasks merged into one: a reported success of it is theirs too, in the same commit."""
 
 
 class DeclaredLinks(NamedTuple):
@@ -105,9 +107,8 @@ async def parts_of_open_tasks(memory: Memory, task_ids: Sequence[str]) -> set[st
 
 
 async def _merges(memory: Memory, task_id: str) -> list[Link]:
-    where = {"relation": "merged", "pair": [{"task_id": task_id}]}
-    (found,) = await memory.query(List(store=STORE, where=where, limit=_PAGE))
-    return records(found.items, Link)
+    query = List(store=STORE, where={"relation": "merged", "pair": [{"task_id": task_id}]}, limit=_PAGE)
+    return [link async for page in memory.pages(query) for link in records(page.items, Link)]
 
 
 async def check_not_merged(memory: Memory, side: Side) -> None:
@@ -117,6 +118,17 @@ async def check_not_merged(memory: Memory, side: Side) -> None:
         if part.task_id == side.task_id:
             problem = f"{side.task_id} is merged into {parent.task_id}: give that one as the first task"
             raise Permanent(ErrorCode.INVALID, (Problem(field="tasks[0]", problem=problem),))
+
+
+async def check_parts(memory: Memory, sides: Sequence[Side]) -> None:
+    """Raise `Permanent` `invalid` if a merge would give its first task more than `PARTS_LIMIT` parts."""
+    parent, *others = sides
+    parts = set(await parts_of(memory, parent.task_id))
+    for other in others:
+        parts |= {other.task_id, *await parts_of(memory, other.task_id)}
+    if len(parts) > PARTS_LIMIT:
+        problem = f"{parent.task_id} would have {len(parts)} merged tasks; the limit is {PARTS_LIMIT}"
+        raise Permanent(ErrorCode.INVALID, (Problem(field="tasks", problem=problem),))
 
 
 async def link_writes(
