@@ -15,6 +15,7 @@ from counterpoint.lineage.openlineage.events import (
     RunEvent,
 )
 from counterpoint.lineage.records import (
+    SET_LIMIT,
     DatasetRecord,
     GraphRecord,
     JobRecord,
@@ -133,8 +134,8 @@ def _run(event: RunEvent, stamp: str) -> RunRecord:
         run_id=event.run_id,
         job=event.job.node.ref,
         state=event.type if event.type.ends else EventType.RUNNING,
-        inputs=tuple(sorted(use.node.ref for use in event.inputs)),
-        outputs=tuple(sorted(use.node.ref for use in event.outputs)),
+        inputs=tuple(sorted(use.node.ref for use in event.inputs)[:SET_LIMIT]),
+        outputs=tuple(sorted(use.node.ref for use in event.outputs)[:SET_LIMIT]),
     )
     stamped = _stamped(
         run,
@@ -170,7 +171,7 @@ def _stamped(record: S, stamp: str, **reported: Any) -> S:
 
 
 def _stamp(at: datetime, kind: EventType = EventType.OTHER) -> str:
-    return f"{at:%Y-%m-%dT%H:%M:%S.%fZ} {_ORDER[kind]}"
+    return f"{at.year:04}-{at:%m-%dT%H:%M:%S.%fZ} {_ORDER[kind]}"
 
 
 _ORDER = {kind: rank for rank, kind in enumerate(("START", "RUNNING", "OTHER", "ABORT", "FAIL", "COMPLETE"))}

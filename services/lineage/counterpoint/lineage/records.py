@@ -1,8 +1,8 @@
 """The lineage graph as records of the stores `jobs`, `runs`, `datasets` and `edges`, and the merge of two records.
 
 The merge is commutative, associative and idempotent, so the records do not depend on the order or repetition of
-events. Sets only grow. Of other fields the value with the greatest stamp (event time, then transition) is kept; a field
-missing in an event is unchanged.
+events. Sets only grow, up to a limit. Of other fields the value with the greatest stamp (event time, then transition)
+is kept; a field missing in an event is unchanged.
 """
 
 import json
@@ -10,7 +10,13 @@ from typing import ClassVar, Literal
 
 from counterpoint.graph.edges import LineageEdge
 from counterpoint.lineage.openlineage.events import CodeLocation, EventType
+from counterpoint.lineage.openlineage.run_facts import FACTS_LIMIT
 from counterpoint.proto.messages import Shape, Time
+
+_FACT = "facts "
+"""Prefix of a fact in `stamps`."""
+SET_LIMIT = 100
+"""Maximum number of jobs or data sets in a set of a record: the first ones by name, in whatever order they come."""
 
 GraphStore = Literal["jobs", "runs", "datasets", "edges"]
 RecordKey = tuple[GraphStore, str]
@@ -110,13 +116,16 @@ def merge_records(first: GraphRecord, second: GraphRecord) -> GraphRecord:
     for field in type(first).model_fields:
         first_facts, second_facts = getattr(first, field), getattr(second, field)
         if field in first.SETS:
-            values[field] = tuple(sorted({*first_facts, *second_facts}))
+            values[field] = tuple(sorted({*first_facts, *second_facts})[:SET_LIMIT])
         elif field == "facts":
             values[field] = _facts(first, second, first_facts, second_facts)
         elif field != "stamps" and _rank(second, field) > _rank(first, field):
             values[field] = second_facts
+    facts = values.get("facts")
     stamps = {
-        field: max(first.stamps.get(field, ""), second.stamps.get(field, "")) for field in first.stamps | second.stamps
+        field: max(first.stamps.get(field, ""), second.stamps.get(field, ""))
+        for field in first.stamps | second.stamps
+        if not isinstance(facts, dict) or not field.startswith(_FACT) or field.removeprefix(_FACT) in facts
     }
     merged = first.model_copy(update={**values, "stamps": stamps})
     return merged.model_copy(update={"state": _state(merged)}) if isinstance(merged, RunRecord) else merged
@@ -126,7 +135,7 @@ def _facts(
     first: StampedRecord, second: StampedRecord, first_facts: dict[str, str], second_facts: dict[str, str]
 ) -> dict[str, str]:
     """Merge facts; of one name the value with the greater stamp is kept."""
-    names = sorted({*first_facts, *second_facts})
+    names = sorted({*first_facts, *second_facts})[:FACTS_LIMIT]
     ranks = ((name, (first.stamps.get(fact_stamp(name), ""), first_facts.get(name, ""))) for name in names)
     return {
         name: max(rank, (second.stamps.get(fact_stamp(name), ""), second_facts.get(name, "")))[1]
@@ -136,7 +145,7 @@ def _facts(
 
 def fact_stamp(fact: str) -> str:
     """Key of a fact in `stamps`."""
-    return f"facts {fact}"
+    return f"{_FACT}{fact}"
 
 
 def _rank(record: StampedRecord, field: str) -> tuple[str, str]:

@@ -16,6 +16,9 @@ from counterpoint.proto.messages import Shape, Time
 LEDGER_ID = "ledger"
 FAILURES_LIMIT = 50
 AFFECTED_LIMIT = 200
+FAILURES_BYTES = 100_000
+"""Maximum size of either; what names and URLs of the usual length take is less."""
+_LARGEST_FAILURE_BYTES = 10_000
 _NEVER, _ALWAYS = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
@@ -99,6 +102,12 @@ class IncidentRecord(Shape):
     def roots(self) -> tuple[FailedRun, ...]:
         """Failures of the job itself."""
         return tuple(failed for failed in self.failures if failed.job == self.job)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether older failures may have been dropped."""
+        size = sum(len(failed.model_dump_json()) for failed in self.failures)
+        return len(self.failures) >= FAILURES_LIMIT or size > FAILURES_BYTES - _LARGEST_FAILURE_BYTES
 
     @property
     def active(self) -> bool:

@@ -10,6 +10,7 @@ from counterpoint.lineage.incidents.failures import FailedRun
 from counterpoint.lineage.incidents.grouping import FailureGroup, IsDownstream, group_failures
 from counterpoint.lineage.incidents.incident import (
     AFFECTED_LIMIT,
+    FAILURES_BYTES,
     FAILURES_LIMIT,
     IncidentEnding,
     IncidentLedger,
@@ -19,9 +20,13 @@ from counterpoint.lineage.incidents.incident import (
     IncidentState,
     unresolved_failures,
 )
+from counterpoint.lineage.sizes import last_fitting
 
 _KEPT_FLOWS = 1000
 _STANDING_SPANS, _CLOSED_SPANS = 1000, 200
+_STANDING_BYTES, _CLOSED_BYTES = 200_000, 50_000
+_CAPPED = 1000
+"""Maximum number of caps counted for an hour."""
 _TARGETS = 5
 """Maximum number of amendments of one task."""
 _HOUR = timedelta(hours=1)
@@ -139,7 +144,7 @@ class _Matching:
         origin, roots = group.origin, group.roots
         flows = {unit.flow for unit in group.units}
         first = group.first
-        if existing and existing.job == origin.job and len(existing.failures) >= FAILURES_LIMIT:
+        if existing and existing.job == origin.job and existing.is_full:
             flows |= set(existing.flows)
             first = min(first, existing.first_at)
         unit = max(group.units, key=lambda each: (each.latest.at, each.latest.run_id))
@@ -181,7 +186,8 @@ class _Matching:
                 self._opened.append(incident.incident_id)
             elif incident.state is IncidentState.WAITING:
                 incident = incident.model_copy(update={"state": IncidentState.CAPPED})
-                self._ledger = self._ledger.model_copy(update={"capped": (*self._ledger.capped, self._now)})
+                capped = (*self._ledger.capped, self._now)[-_CAPPED:]
+                self._ledger = self._ledger.model_copy(update={"capped": capped})
                 self._capped.append(incident.incident_id)
         self._changed[incident.incident_id] = incident
 
@@ -237,7 +243,7 @@ class _Matching:
             job=origin.job,
             flow=origin.flow,
             signature=origin.signature,
-            failures=group.roots,
+            failures=_newest(group.roots, FAILURES_LIMIT),
             flows=flows,
             count=len(flows),
             first_at=group.first,
@@ -273,11 +279,12 @@ class _Matching:
             if span is not None:
                 spans[incident.incident_id] = span
         existing = sorted(spans.values(), key=lambda span: (span.first, span.incident_id))
-        closed = sorted((s for s in existing if s.until is not None), key=lambda s: (s.until, s.incident_id))[
-            -_CLOSED_SPANS:
-        ]
-        standing = [span for span in existing if span.until is None][-_STANDING_SPANS:]
-        return (*standing, *closed)
+        closed = sorted((s for s in existing if s.until is not None), key=lambda s: (s.until, s.incident_id))
+        standing = [span for span in existing if span.until is None]
+        return (
+            *last_fitting(standing[-_STANDING_SPANS:], _STANDING_BYTES),
+            *last_fitting(closed[-_CLOSED_SPANS:], _CLOSED_BYTES),
+        )
 
 
 def _claim(group: FailureGroup, incident: IncidentRecord) -> int | None:
@@ -335,4 +342,4 @@ def _span(incident: IncidentRecord) -> IncidentSpan | None:
 
 
 def _newest(failures: Iterable[FailedRun], limit: int) -> tuple[FailedRun, ...]:
-    return tuple(sorted(failures, key=lambda failed: (failed.at, failed.run_id))[-limit:])
+    return last_fitting(sorted(failures, key=lambda failed: (failed.at, failed.run_id))[-limit:], FAILURES_BYTES)

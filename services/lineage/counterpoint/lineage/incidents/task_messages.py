@@ -1,6 +1,7 @@
 """Messages about an incident's task: submission, amendment, cancellation and observed outcome."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from counterpoint.graph.names import node_of
@@ -11,13 +12,15 @@ from counterpoint.lineage.incidents.failures import NO_MESSAGE
 from counterpoint.lineage.incidents.incident import IncidentLedger, IncidentRecord, unresolved_failures
 from counterpoint.lineage.incidents.titles import title_of
 from counterpoint.lineage.records import RunRecord
+from counterpoint.lineage.sizes import fitting
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.interventions import AmendTask, CancelTask
 from counterpoint.proto.tasks import JobRef, SubmitTask, Target
 
 AGENT = "lineage"
 _DESCRIPTION_LIMIT_CHARS = 16_000
-_ROWS_LIMIT = 100
+_ROWS_LIMIT, _ROWS_BYTES = 100, 50_000
+"""Maximum number and size of the rows of a list."""
 _INTEGRATION_HINTS = {
     "DBT": "dbt reports errors only with structured logs: run it as `dbt-ol --consume-structured-logs`"
 }
@@ -40,6 +43,7 @@ def incident_task(
     """
     origin, job = incident.origin, node_of(incident.job)
     error = (run.error_message if run else None) or NO_MESSAGE
+    downstream = _rows(row.model_dump(exclude_none=True) for row in radius.downstream)
     context: dict[str, Any] = {
         "incident_id": incident.incident_id,
         "error_signature": incident.signature,
@@ -52,8 +56,8 @@ def incident_task(
         **live_facts(incident),
         "previous_incident": incident.previous,
         "changed": list(changed),
-        "downstream": [row.model_dump(exclude_none=True) for row in radius.downstream[:_ROWS_LIMIT]],
-        "downstream_truncated": radius.truncated or len(radius.downstream) > _ROWS_LIMIT,
+        "downstream": downstream,
+        "downstream_truncated": radius.truncated or len(radius.downstream) > len(downstream),
         "stack_trace": run.stack_trace if run else None,
         "hint": _INTEGRATION_HINTS.get((run.integration or "").upper()) if run and error == NO_MESSAGE else None,
         "code": code,
@@ -96,12 +100,16 @@ def live_facts(
             "first_at": min(starts).isoformat(),
             "last_at": max(each.last_at for each in incidents).isoformat(),
         },
-        "affected": [row for each in incidents for row in _followers(each)][:_ROWS_LIMIT],
+        "affected": _rows(row for each in incidents for row in _followers(each)),
         "affected_count": sum(each.affected_count for each in incidents),
     }
     facts = {name: value for name, value in facts.items() if value or incident.live}
-    join_facts = {"merged": [_part(each) for each in parts][:_ROWS_LIMIT], "merged_into": parent or ""}
+    join_facts = {"merged": _rows(map(_part, parts)), "merged_into": parent or ""}
     return facts | {name: value for name, value in join_facts.items() if value or name in incident.live}
+
+
+def _rows(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return list(fitting(islice(rows, _ROWS_LIMIT), _ROWS_BYTES))
 
 
 def _followers(incident: IncidentRecord) -> list[dict[str, str]]:

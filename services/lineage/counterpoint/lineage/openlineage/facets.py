@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Any, TypeGuard
 
 from counterpoint.graph.names import NAME_LIMIT_CHARS, Node, NodeKind
@@ -14,6 +15,8 @@ from counterpoint.proto.signature import headline
 
 ERROR_LIMIT_CHARS = 4_000
 STACK_LIMIT_CHARS = 8_000
+NAMES_LIMIT_CHARS = 2_000
+"""Longest name or URL in a facet, and longest list of owners; what is longer is left out."""
 _OMITTED = "\n…\n"
 _NUMBER_CHARS = 18
 
@@ -36,6 +39,12 @@ def text(facet: Mapping[str, Any], key: str) -> str | None:
     """Return the text under `key`, or None when blank; NUL is removed and unpaired surrogates are replaced."""
     found = facet.get(key)
     return found.replace("\x00", "").encode("utf-8", "replace").decode() if _is_text(found) else None
+
+
+def name(facet: Mapping[str, Any], key: str) -> str | None:
+    """Return the name or URL under `key`, or None when blank or longer than `NAMES_LIMIT_CHARS`."""
+    found = text(facet, key)
+    return found if found is not None and len(found) <= NAMES_LIMIT_CHARS else None
 
 
 def _is_text(found: object) -> TypeGuard[str]:
@@ -76,7 +85,12 @@ def owners(facet: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _owner_names(*names: str | None) -> tuple[str, ...]:
     """Return the names sorted, without those that Airflow masked."""
-    return tuple(sorted({name.strip() for name in names if name is not None and name.strip("* ")}))
+    found = {name.strip() for name in names if name is not None and name.strip("* ")}
+    shortest_first = sorted(found, key=lambda name: (len(name), name))
+    lengths = accumulate(map(len, shortest_first))
+    return tuple(
+        sorted(name for name, length in zip(shortest_first, lengths, strict=True) if length <= NAMES_LIMIT_CHARS)
+    )
 
 
 def airflow_owners(facet: Mapping[str, Any]) -> tuple[str, ...]:
@@ -92,13 +106,13 @@ def airflow(facet: Mapping[str, Any]) -> AirflowFacts:
     """Read Airflow's own facet of a task or DAG run."""
     dag, dag_run, task, instance = (_part(facet, key) for key in ("dag", "dagRun", "task", "taskInstance"))
     return AirflowFacts(
-        dag_id=text(dag, "dag_id") or text(dag_run, "dag_id"),
-        dag_run_id=text(dag_run, "run_id"),
-        task_id=text(task, "task_id"),
+        dag_id=name(dag, "dag_id") or name(dag_run, "dag_id"),
+        dag_run_id=name(dag_run, "run_id"),
+        task_id=name(task, "task_id"),
         try_number=number(instance, "try_number"),
         retries=number(task, "retries"),
         map_index=number(instance, "map_index"),
-        log_url=text(instance, "log_url"),
+        log_url=name(instance, "log_url"),
     )
 
 
@@ -112,12 +126,12 @@ def code_location(facet: Mapping[str, Any]) -> CodeLocation | None:
     if not facet:
         return None
     return CodeLocation(
-        type=text(facet, "type"),
-        url=text(facet, "url"),
-        repo_url=text(facet, "repoUrl"),
-        path=text(facet, "path"),
-        version=text(facet, "version"),
-        branch=text(facet, "branch"),
+        type=name(facet, "type"),
+        url=name(facet, "url"),
+        repo_url=name(facet, "repoUrl"),
+        path=name(facet, "path"),
+        version=name(facet, "version"),
+        branch=name(facet, "branch"),
     )
 
 
