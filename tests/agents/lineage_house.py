@@ -15,6 +15,7 @@ from counterpoint.guard.policy import policy
 from counterpoint.lineage.handlers import register
 from counterpoint.lineage.incidents.incident import IncidentLimits, IncidentRecord
 from counterpoint.lineage.marquez.api import application
+from counterpoint.lineage.openlineage.facets import parse_time
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import Conflict
 from counterpoint.proto.ids import new_id
@@ -43,6 +44,8 @@ class House(FakeMemory):
     limits: IncidentLimits = LIMITS
     handlers: dict[type[Message], Any] = field(default_factory=dict)
     conflicts: int = 0
+    is_ahead: bool = False
+    """Whether the clocks of producers may be ahead of now."""
 
     def __post_init__(self) -> None:
         register(self, self.limits)  # type: ignore[arg-type]
@@ -88,7 +91,7 @@ class House(FakeMemory):
         message_id = message_id or new_id()
         run = 0
         while True:
-            memory = self.memory(message_id, task_id=task_id, run=run)
+            memory = self.memory(message_id, task_id=task_id, run=run, now=self._received_at(message))
             run += 1
             try:
                 commit: Commit = await self.handlers[type(message)](message, memory)
@@ -98,6 +101,11 @@ class House(FakeMemory):
             except Conflict:
                 self.conflicts += 1
                 assert run < 50
+
+    def _received_at(self, message: Message) -> datetime:
+        """The time of a delivery: now, or that of its event, which takes place before."""
+        event = message.event if isinstance(message, LineageEvent) and not self.is_ahead else {}
+        return max(self.now, parse_time(event["eventTime"])) if isinstance(event, dict) and event else self.now
 
     async def wait(self, seconds: float) -> None:
         """Time passes, and timers come due."""

@@ -1,16 +1,18 @@
 """The history of an incident: how often the job has failed the same way, and the incident before."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from agents.incident_simulation import run_event
-from agents.lineage_house import House
+from agents.lineage_house import NOW, House
 
 from counterpoint.lineage.incidents.history import add_history
 from counterpoint.lineage.incidents.incident import IncidentLimits, IncidentRecord
 from counterpoint.proto.tasks import SubmitTask
 
 PATIENT = IncidentLimits(incidents_per_hour=100, retry_grace_s=900)
+LATER = NOW + timedelta(days=10)
 
 
 def flow(day: int, *kinds: str, error: str = "disk is full", task: str = "load") -> list[dict[str, Any]]:
@@ -83,7 +85,7 @@ async def test_a_second_failure_is_counted_in_any_order_of_events(first: str) ->
 
 
 async def test_a_part_that_is_opened_by_the_grace_of_its_whole_has_its_own_history() -> None:
-    house = House(limits=PATIENT)
+    house = House(limits=PATIENT, now=LATER)
     await house.take([*flow(0, "FAIL", "FAIL"), *flow(1, "COMPLETE")])
     (before,) = house.tasks
     await house.take([event for event in flow(2, "FAIL") if event["eventType"] == "FAIL"])
@@ -93,7 +95,7 @@ async def test_a_part_that_is_opened_by_the_grace_of_its_whole_has_its_own_histo
 
 
 async def test_a_failed_dag_without_a_failed_task_becomes_a_task_after_the_grace() -> None:
-    house = House(limits=PATIENT)
+    house = House(limits=PATIENT, now=LATER)
     await house.take([flow(0, "FAIL")[-1]])
     assert house.tasks == []
     await house.wait(PATIENT.part_grace_s)

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 
 from counterpoint.client import Memory, put, record
 from counterpoint.graph.radius import FLOW_KINDS
@@ -19,6 +20,8 @@ from counterpoint.proto.memory import Commit, Get, Item, MemoryQuery, Write
 
 _BATCH = 200
 """Records read or written in one request."""
+_CLOCK_TOLERANCE = timedelta(minutes=5)
+"""Longest time that the clock of a producer may be ahead; the time of an event is at most that after its receipt."""
 
 _ORDER = {"edges": 0, "datasets": 1, "runs": 2, "jobs": 3}
 """Order of writes: records that other events of the same job change at once come last."""
@@ -29,6 +32,7 @@ async def commit_for_event(event: OpenLineageEvent, memory: Memory, limits: Inci
 
     Raises `Conflict`, `Denied` or `Transient`.
     """
+    event = event.model_copy(update={"at": min(event.at, memory.now + _CLOCK_TOLERANCE)})
     batcher, own = QueryBatcher(memory), records_of_event(event)
     existing_items, _ = await asyncio.gather(
         _read(batcher, own), batcher.query(*_prefetch_queries(event, own, batcher))
