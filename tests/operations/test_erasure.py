@@ -91,6 +91,36 @@ async def test_capabilities_of_an_erased_task_end_until_it_is_submitted_again(ho
         await house.answer("developer", developer, query)
 
 
+async def test_an_erased_task_takes_its_incident_its_failed_runs_and_its_links_with_it(
+    house: House, project: str
+) -> None:
+    task, other = "incident-1", "incident-2"
+    for each in (task, other):
+        await learn(house, project, each, searches=False)
+    error = f"no rows for {MARK}"
+    side, others = {"task_id": task, "error_message": error}, ({"task_id": other}, {"task_id": "incident-3"})
+    rows = {
+        ("incidents", task): {"incident_id": task, "error_message": error},
+        ("incidents", other): {"incident_id": other},
+        ("runs", "r-1"): {"run_id": "r-1", "job": "job:n/load", "error_message": error, "incident": task},
+        ("runs", "r-2"): {"run_id": "r-2", "job": "job:n/load", "incident": other},
+    }
+    of_lineage = tuple(Write(store=store, id=each, body=body) for (store, each), body in rows.items())
+    await house.apply("lineage", house.standing(project), writes=of_lineage)
+    pairs = {"l-1": [side, others[0]], "l-2": [others[0], side], "l-3": others}
+    links = tuple(Write(store="links", id=each, body={"link_id": each, "pair": pair}) for each, pair in pairs.items())
+    await house.apply("router", house.standing(project, principal=PERSON), writes=links)
+    assert "records" in await everywhere(house, project, MARK)
+    done = await erase(house, project, "task", task)
+    assert {store: done["gone"][store] for store in ("incidents", "runs", "links")} == {
+        "incidents": 1,
+        "runs": 1,
+        "links": 2,
+    }
+    assert await everywhere(house, project, MARK) == []
+    assert all(await there(house, project, ("incidents", other), ("runs", "r-2"), ("links", "l-3")))
+
+
 async def test_an_erased_project_is_gone_and_no_other(house: House, project: str) -> None:
     document = await ingest(house, project, f"{GOOD} {MARK}")
     await ingest(house, f"{project}-b", f"{GOOD} {MARK}")

@@ -141,6 +141,8 @@ class Erasures:
                     found = {(row["store"], row["id"]) for row in rows}
                 case "task":
                     rows = await connection.fetch(_SQL["records_of_tasks"], project, [request.what])
+                    if rows:
+                        rows += await connection.fetch(_SQL["records_with_error_of_task"], project, request.what)
                     found = {(row["store"], row["id"]) for row in rows}
                 case "source":
                     rows = await connection.fetch(_SQL["documents_of_source"], project, request.what)

@@ -81,6 +81,15 @@ SELECT store, id FROM current_records WHERE project = $1 AND (body IS NOT NULL O
 SELECT store, id FROM current_records WHERE project = $1 AND (task_id = ANY ($2) OR (store = 'tasks' AND id = ANY ($2)))
 UNION SELECT store, id FROM history WHERE project = $1 AND (task_id = ANY ($2) OR (store = 'tasks' AND id = ANY ($2)))
 
+-- name: records_with_error_of_task
+-- An incident has the id of its task, its failed runs name it, and a link names two tasks.
+WITH versions AS (
+    SELECT store, id, body FROM records WHERE project = $1 AND store IN ('incidents', 'runs', 'links')
+    UNION ALL SELECT store, id, body FROM history WHERE project = $1 AND store IN ('incidents', 'runs', 'links'))
+SELECT DISTINCT store, id FROM versions
+WHERE (store = 'incidents' AND id = $2) OR (store = 'runs' AND body ->> 'incident' = $2)
+    OR (store = 'links' AND $2 IN (body #>> '{pair,0,task_id}', body #>> '{pair,1,task_id}'))
+
 -- name: entities_of_relationships_alone
 -- Entities that no other relationships than these lead to.
 SELECT DISTINCT split_part(r.body ->> 'target', '/', 2) AS id FROM records r
