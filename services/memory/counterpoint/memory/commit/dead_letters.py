@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from counterpoint.bus.codec import STRUCTURED
+from counterpoint.bus.dead_letter import is_cut
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.patterns import REDACTED
 from counterpoint.guard.policy import Policy
@@ -40,7 +41,7 @@ class DeadLetters:
 
     async def retried(self, origin: Origin, letter_id: str, version: int, now: datetime) -> Commit:
         """Return the commit that marks a dead letter as retried by the principal. Raises `Permanent` `not_found`, or
-        `conflict` if it was retried already."""
+        `conflict` if it was retried already or its body was cut."""
         async with self._database.reading(origin.project) as connection:
             row = await connection.fetchrow(_LETTER, origin.project, letter_id)
         if row is None:
@@ -48,6 +49,9 @@ class DeadLetters:
         body = row["body"]
         if body["state"] != DEAD:
             raise Permanent(ErrorCode.CONFLICT, (Problem(field="state", problem=f"is {body['state']}, not {DEAD}"),))
+        if is_cut(body["problems"]):
+            problem = "was cut when it was stored; have its sender send it again"
+            raise Permanent(ErrorCode.CONFLICT, (Problem(field="body", problem=problem),))
         marked = {**body, "state": RETRY, "retried_by": origin.principal, "retried_at": now.isoformat()}
         return Commit(
             step=f"retry {letter_id}", writes=(Write(store=STORE, id=letter_id, body=marked, expect=version),)
@@ -62,16 +66,17 @@ class DeadLetters:
                 raise _unknown()
             letter = row["body"]
             headers = {name.lower(): value for name, value in letter["headers"].items()}
-            task_id, version = letter.get("task_id"), headers.get("ce-taskversion")
+            # A publisher may set any header; only those of our own messages say what they are.
+            is_foreign = subjects.stream_of(letter["subject"]) == subjects.INTAKE
+            task_id, version = letter.get("task_id"), None if is_foreign else headers.get("ce-taskversion")
             current = await connection.fetchval(_VERSION, project, task_id) if task_id else None
         if version is not None and int(version) != (current or 0):
             raise Permanent(ErrorCode.CONFLICT, (Problem(field="task_id", problem="the task has changed since"),))
-        message_type = headers.get("ce-type") or subjects.bare_type(letter["subject"])
+        message_type = subjects.bare_type(letter["subject"]) if is_foreign else headers.get("ce-type")
         if message_type is None or message_type not in self._policy.messages:
             raise Permanent(ErrorCode.CONFLICT, (Problem(field="type", problem=f"no service handles {message_type}"),))
         message_id = derived_id(commit_id, "retry", letter_id)
-        foreign = subjects.stream_of(letter["subject"]) == subjects.INTAKE
-        event = _event(headers, letter["body"], message_type, message_id) if foreign else None
+        event = _event(headers, letter["body"], message_type, message_id) if is_foreign else None
         return PlannedMessage(
             id=message_id,
             type=message_type,

@@ -124,7 +124,7 @@ async def _retried(memory: Memory, item: Item) -> RefusedRetry | None:
 
 def _letter(item: Item) -> DeadLetterView:
     headers = {name.lower(): value for name, value in item.body.get("headers", {}).items()}
-    message_type = headers.get("ce-type") or subjects.bare_type(item.body["subject"])
+    message_type = subjects.bare_type(item.body["subject"]) or headers.get("ce-type")
     return DeadLetterView.model_validate({**item.body, "type": message_type, "dead_letter_id": item.id, "at": item.at})
 
 
