@@ -89,6 +89,28 @@ async def test_a_report_joins_an_open_task_however_many_ended_with_the_same_erro
     assert (reply["arrived"][0]["task_id"], reply["arrived"][0]["effect"]) == ("open", "joined")
 
 
+PIPELINE = {"id": 3, "ref": "main", "status": "failed", "finished_at": "2026-03-02 03:00:00 UTC"}
+LATER = {**PIPELINE, "finished_at": "2026-03-02 04:00:00 UTC"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "again"),
+    [
+        ("github", RUN, {**RUN, "workflow_run": {**RUN["workflow_run"], "run_attempt": 2}}),  # type: ignore[dict-item]
+        ("gitlab", *({"object_kind": "pipeline", "object_attributes": each} for each in (PIPELINE, LATER))),
+    ],
+)
+async def test_a_run_that_fails_when_it_is_run_again_is_another_failure(
+    front: RunningFront, kind: str, first: dict[str, Any], again: dict[str, Any]
+) -> None:
+    headers = {"x-github-event": "workflow_run"}
+    effects = []
+    for body in (first, first, again, again):
+        reply = await front.me.post(f"/hooks/{kind}", json=body, headers=headers)
+        effects.append(reply.json()["arrived"][0]["effect"])
+    assert effects == ["submitted", "duplicate", "submitted", "duplicate"]
+
+
 COMMENT = {
     "action": "created", "issue": ISSUE["issue"], "repository": ISSUE["repository"],
     "comment": {"id": 31, "body": "rm -rf /", "user": {"login": "ann"}, "html_url": "https://git.example.com/c/31"},

@@ -31,8 +31,9 @@ def github_event(headers: Mapping[str, str], body: Any) -> Event:
         run = path(body, kind)
         if name == kind and action == "completed" and path(run, "conclusion") in _FAILED:
             # The title of a workflow run is that of its commit, which is no error.
-            detail = text_of(path(run, "output", "summary"))
-            return _run(repo, path(run, "id"), path(run, "name"), path(run, "html_url"), detail)
+            detail, attempt = text_of(path(run, "output", "summary")), path(run, "run_attempt")
+            again = str(attempt) if _is_number(attempt) and attempt > 1 else None
+            return _run(repo, path(run, "id"), path(run, "name"), path(run, "html_url"), detail, again)
     if name == "issue_comment" and action == "created" and path(body, "issue", "pull_request") is None:
         comment = path(body, "comment")
         author, number = path(comment, "user", "login"), path(body, "issue", "number")
@@ -54,7 +55,7 @@ def gitlab_event(headers: Mapping[str, str], body: Any) -> Event:
         return _issue(repo, item, "url", "description")
     if kind == "pipeline" and path(item, "status") in _FAILED:
         name = f"pipeline of {text_of(path(item, 'ref'), 200) or '?'}"
-        return _run(repo, path(item, "id"), name, path(item, "url"), None)
+        return _run(repo, path(item, "id"), name, path(item, "url"), None, text_of(path(item, "finished_at"), 100))
     if kind == "build" and path(body, "build_status") in _FAILED and path(body, "build_allow_failure") is not True:
         job, reason = text_of(path(body, "build_name"), 200), text_of(path(body, "build_failure_reason"), 500)
         return _run(repo, path(body, "build_id"), job, repo, f"{job} failed: {reason}" if job and reason else None)
@@ -122,7 +123,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def _run(repo: Any, run: Any, name: Any, url: Any, detail: str | None) -> Report | IgnoredEvent:
+def _run(
+    repo: Any, run: Any, name: Any, url: Any, detail: str | None, again: str | None = None
+) -> Report | IgnoredEvent:
+    """Return the failure of a run. One that is run again keeps its id: `again` tells its failures apart."""
     shown = text_of(name, 200)
     if not isinstance(run, int) or shown is None:
         return IgnoredEvent("the run has no id or name")
@@ -136,4 +140,4 @@ def _run(repo: Any, run: Any, name: Any, url: Any, detail: str | None) -> Report
         "run_id": str(run),
         "source_ref": text_of(url, 2000),
     }
-    return Report(f"{text_of(repo, 2000)}/runs/{run}", fields)
+    return Report(f"{text_of(repo, 2000)}/runs/{run}" + (f"/{again}" if again else ""), fields)
