@@ -13,12 +13,13 @@ import pytest_asyncio
 from fastmcp.client.elicitation import ElicitResult
 from mcp import MCPError
 from mcp.client.subscriptions import ResourceUpdated, listen
-from mcp_types import TextContent
+from mcp_types import ResourceTemplateReference, TextContent
 from ui.http_front import put_task
 from ui.mcp_front import McpClient, McpFront, mcp_front
 from ui.pending_approvals import put_approval
 
 from counterpoint.proto.approvals import ApprovalDecided
+from counterpoint.router import open_streams
 from counterpoint.router.mcp import subscriptions
 from counterpoint.router.mcp.problems import META
 
@@ -180,6 +181,35 @@ async def test_there_are_no_more_subscriptions_than_the_limit(front: McpFront) -
         with pytest.raises(MCPError, match="at most"):
             async with listen(client.session, resource_subscriptions=uris):
                 pass
+
+
+async def test_streams_of_subscriptions_count_as_event_streams_of_the_principal(
+    front: McpFront, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_streams, "LIMIT", 1)
+    async with (
+        front.client() as client,
+        front.client() as another,
+        listen(client.session, resource_subscriptions=["task://t1"]),
+    ):
+        with pytest.raises(MCPError, match="too_many_streams"):
+            async with listen(another.session, resource_subscriptions=["task://t1"]):
+                pass
+
+
+# completion
+
+
+async def test_only_ids_of_stores_that_are_resources_are_completed(front: McpFront) -> None:
+    for store in ("documents", "submissions", "webhook_deliveries"):
+        front.house.put(store, f"id-in-{store}", {"source": "a.md"})
+    reference = ResourceTemplateReference(type="ref/resource", uri="memory://{store}/{record_id}{?project}")
+    completed = {}
+    async with front.client() as client:
+        for store in ("documents", "submissions", "webhook_deliveries", "none"):
+            argument = {"name": "record_id", "value": "id"}
+            completed[store] = (await client.complete(reference, argument, {"store": store})).values
+    assert completed == {"documents": ["id-in-documents"], "submissions": [], "webhook_deliveries": [], "none": []}
 
 
 # the endpoint

@@ -23,8 +23,8 @@ async def complete(
             candidates = await _ids("tasks", given.get("project"))
         case "job":
             candidates = await _ids("jobs", given.get("project"))
-        case "record_id" if given.get("store"):
-            candidates = await _ids(given["store"], given.get("project"))
+        case "record_id" if (store := given.get("store")) in STORES:
+            candidates = await _ids(str(store), given.get("project"))
         case "store":
             candidates = STORES
         case _:

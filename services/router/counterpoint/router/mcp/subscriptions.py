@@ -27,12 +27,13 @@ from mcp_types import (
     UnsubscribeRequestParams,
 )
 
-from counterpoint.proto.errors import CounterpointError, Transient
+from counterpoint.proto.errors import CounterpointError, Permanent, Transient
 from counterpoint.proto.memory import List
 from counterpoint.router.api.context import RequestContext
 from counterpoint.router.api.task_state import current_task
 from counterpoint.router.api.waiting_tasks import waiting_tasks
 from counterpoint.router.mcp.caller import caller
+from counterpoint.router.mcp.problems import protocol_error
 from counterpoint.router.mcp.resources import STORES, WAITING, lineage_around
 
 log = structlog.get_logger()
@@ -58,12 +59,17 @@ async def listen(ctx: Request, params: SubscriptionsListenRequestParams) -> Subs
 
     uris = params.notifications.resource_subscriptions or ()
     _check_count(len(uris))
+    with bind_request_context(ctx):
+        context = caller()
     watching = list[asyncio.Task[None]]()
     try:
-        with bind_request_context(ctx):
-            for uri in uris:
-                watching.append(await _watch(uri, updated))
-        return await ListenHandler(bus)(ctx, params)
+        with context.resources.open_streams.count(context.principal.name):
+            with bind_request_context(ctx):
+                for uri in uris:
+                    watching.append(await _watch(uri, updated))
+            return await ListenHandler(bus)(ctx, params)
+    except Permanent as error:
+        raise protocol_error(error) from error
     finally:
         await _cancel(watching)
 
