@@ -1,10 +1,12 @@
 """Answers that would be larger than the bus carries: shorter, said so, and read as far as they were shown."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 from memory_service.house import House, task_body
 
+from counterpoint.client import Memory
 from counterpoint.proto.memory import Get, List, Origin, Write
 
 LARGE = 100_000
@@ -67,3 +69,17 @@ async def test_single_records_that_do_not_fit_together_are_refused_by_name(house
     asked = (Get(store="tasks", id=f"t{number}") for number in range(4))
     refusal = await house.refusal("manager", reader, "too_large", *asked)
     assert refusal.kind == "permanent"
+
+
+async def test_records_that_do_not_fit_together_are_read_in_several_replies(house: House, project: str) -> None:
+    reader = await large_tasks(house, project, TASKS)
+    ids = [f"t{number}" for number in range(TASKS)]
+    reply = await house.query("manager", reader, *(Get(store="tasks", id=each) for each in ids))
+    assert reply.refusal is not None
+    assert reply.refusal.code == "too_large"
+
+    async def transport(subject: str, body: bytes, timeout_s: float) -> bytes:
+        return await house.door.query("manager", body)
+
+    memory = Memory(transport, "manager", reader, datetime.now(UTC))
+    assert [item.id for item in await memory.get_all("tasks", [*ids, "none"])] == ids

@@ -8,6 +8,8 @@ import pytest
 from agents.router_house import NOW, PROJECT
 from ui.http_front import RunningFront, put_task, running
 
+from counterpoint.proto.errors import ErrorCode, Permanent
+from counterpoint.proto.memory import Get, QueryReply, QueryRequest
 from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES
 from counterpoint.proto.tasks import TaskCompleted, TaskRouted, TaskSubmitted
 from counterpoint.router.api.application import HttpApi
@@ -217,6 +219,33 @@ async def test_a_page_is_shorter_when_its_tasks_would_not_fit_into_one_reply(fro
         seen += [task["task_id"] for task in listed["items"]]
         cursor = listed["next_cursor"]
     assert seen == [f"t{number}" for number in reversed(range(9))]
+
+
+@pytest.mark.parametrize("path", ["/v1/tasks", "/v1/escalations", "/v1/incidents"])
+async def test_a_page_whose_incidents_would_not_fit_into_one_reply_has_their_facts(
+    front: RunningFront, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    for number in range(6):
+        name, whole = f"incident-{number}", f"whole-{number}"
+        waits = {"waiting_for": "documents", "escalation": {"to": "calling_llm", "code": "low_confidence"}}
+        put_task(front, name, "input_required", **waits)
+        front.house.put("incidents", name, {"live": {"affected_count": number}})
+        put_task(front, whole, "completed")
+        link = {"link_id": f"l{number}", "project": PROJECT, "relation": "merged", "by": "me", "by_kind": "person"}
+        pair = [{"task_id": whole}, {"task_id": name}]
+        front.house.put("links", f"l{number}", {**link, "pair": pair, "at": NOW.isoformat()})
+    everything = (await front.me.get(path)).json()
+    answer = front.house._query
+
+    async def limited(request: QueryRequest) -> QueryReply:
+        if sum(isinstance(query, Get) for query in request.queries) > 2:
+            raise Permanent(ErrorCode.TOO_LARGE)
+        return await answer(request)
+
+    monkeypatch.setattr(front.house, "_query", limited)
+    listed = await front.me.get(path)
+    assert (listed.status_code, listed.json()) == (200, everything)
+    assert len(everything["items"]) >= 6
 
 
 async def test_escalations_are_the_tasks_with_an_escalation(front: RunningFront) -> None:

@@ -182,6 +182,23 @@ class Memory:
         (result,) = await self.query(Get(store=store, id=record_id))
         return result.items[0] if result.items else None
 
+    async def get_all(self, store: str, record_ids: Sequence[str]) -> list[Item]:
+        """Return those of some records that exist, in as many replies as their size needs. Raises like `query`."""
+        try:
+            return [
+                item
+                for result in await self.query(*(Get(store=store, id=each) for each in record_ids))
+                for item in result.items
+            ]
+        except Permanent as error:
+            if error.code != ErrorCode.TOO_LARGE or len(record_ids) < 2:
+                raise
+        middle = len(record_ids) // 2
+        return [
+            *await self.get_all(store, record_ids[:middle]),
+            *await self.get_all(store, record_ids[middle:]),
+        ]
+
     async def pages(self, query: List, first: QueryResult | None = None) -> AsyncIterator[QueryResult]:
         """Yield all pages of a list; `first` is the first page if it has been read already.
 

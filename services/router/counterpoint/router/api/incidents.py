@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from counterpoint.client import records
-from counterpoint.proto.errors import ErrorCode, Permanent
 from counterpoint.proto.findings import Downstream
 from counterpoint.proto.memory import List
 from counterpoint.proto.messages import Id, ProjectName, Shape, Time
@@ -101,7 +100,7 @@ async def open_incidents(context: RequestContext, limit: int) -> OpenIncidents:
     shown = [
         task
         for first in range(0, len(whole), _FACTS)
-        for task in await _with_facts(context, whole[first : first + _FACTS])
+        for task in await with_incidents(context.memory(), whole[first : first + _FACTS])
         if not (task.context or {}).get("merged_into")
     ]
     shown.sort(key=lambda task: (-severity_level(task.priority), task.submitted_at))
@@ -119,17 +118,6 @@ async def _tasks_in(context: RequestContext, state: State) -> tuple[list[Task], 
         cursor = found.next_cursor
         if cursor is None or len(tasks) >= _READ_LIMIT:
             return tasks, cursor is None
-
-
-async def _with_facts(context: RequestContext, tasks: list[Task]) -> list[Task]:
-    """Return tasks with the live facts of their incidents, in as many replies as they need."""
-    try:
-        return await with_incidents(context.memory(), tasks)
-    except Permanent as error:
-        if error.code != ErrorCode.TOO_LARGE or len(tasks) == 1:
-            raise
-        middle = len(tasks) // 2
-        return [*await _with_facts(context, tasks[:middle]), *await _with_facts(context, tasks[middle:])]
 
 
 def incident_of(task: Task) -> OpenIncident:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from counterpoint.client import Memory
-from counterpoint.proto.memory import Get
 from counterpoint.proto.tasks import Task
 
 STORE = "incidents"
@@ -14,8 +13,8 @@ _PREFIX = "incident-"
 async def facts_of(memory: Memory, task_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return the live facts of incidents by task id. Raises `Transient` or `Denied`."""
     incident_ids = [task_id for task_id in task_ids if task_id.startswith(_PREFIX)]
-    answers = await memory.query(*(Get(store=STORE, id=task_id) for task_id in incident_ids))
-    return {item.id: item.body["live"] for answer in answers for item in answer.items if "live" in item.body}
+    items = await memory.get_all(STORE, incident_ids)
+    return {item.id: item.body["live"] for item in items if "live" in item.body}
 
 
 async def with_incidents(memory: Memory, tasks: Sequence[Task]) -> list[Task]:

@@ -43,14 +43,14 @@ async def sides_of(memory: Memory, ids: Sequence[str], field: str = "tasks") -> 
     """Return the sides that some ids of tasks or attempts stand for. Raises `Permanent` `invalid`."""
     if len(set(ids)) < len(ids):
         raise Permanent(ErrorCode.INVALID, (Problem(field=field, problem="contains a duplicate"),))
-    tasks = await memory.query(*(Get(store="tasks", id=each) for each in ids))
-    attempts = await memory.query(*(Get(store="attempts", id=each) for each in ids))
+    tasks = {item.id: item for item in await memory.get_all("tasks", ids)}
+    attempts = {item.id: item for item in await memory.get_all("attempts", ids)}
     sides, problems = list[Side](), list[Problem]()
-    for number, (each, task, attempt) in enumerate(zip(ids, tasks, attempts, strict=True)):
-        if attempt.items:
-            sides.append(side_of_attempt(record(attempt.items[0], Attempt)))
-        elif task.items:
-            sides.append(side_of(record(task.items[0], Task)))
+    for number, each in enumerate(ids):
+        if each in attempts:
+            sides.append(side_of_attempt(record(attempts[each], Attempt)))
+        elif each in tasks:
+            sides.append(side_of(record(tasks[each], Task)))
         else:
             problem = f"{each} is neither a task nor an attempt of project {memory.project}"
             problems.append(Problem(field=f"{field}[{number}]", problem=problem))
@@ -101,8 +101,8 @@ async def parts_of_open_tasks(memory: Memory, task_ids: Sequence[str]) -> set[st
     query = List(store=STORE, where={"relation": "merged"}, limit=_PAGE)
     pairs = [link.pair async for page in memory.pages(query) for link in records(page.items, Link)]
     parents = sorted({parent.task_id for parent, part in pairs if part.task_id in task_ids})
-    found = await memory.query(*(Get(store="tasks", id=each) for each in parents))
-    ended = {task.task_id for answer in found for task in records(answer.items, Task) if task.state in ENDED}
+    found = records(await memory.get_all("tasks", parents), Task)
+    ended = {task.task_id for task in found if task.state in ENDED}
     return {part.task_id for parent, part in pairs if part.task_id in task_ids and parent.task_id not in ended}
 
 
@@ -197,6 +197,5 @@ async def _by_open_task(memory: Memory, links: Sequence[Link], relation: Relatio
     for link in links:
         for side in link.pair:
             by_task.setdefault(side.task_id, []).append(link)
-    found = await memory.query(*(Get(store="tasks", id=each) for each in by_task))
-    tasks = records((item for result in found for item in result.items), Task)
+    tasks = records(await memory.get_all("tasks", list(by_task)), Task)
     return {task.task_id: by_task[task.task_id] for task in tasks if task.state not in ENDED}

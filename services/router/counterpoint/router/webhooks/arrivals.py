@@ -97,8 +97,7 @@ async def _open_tasks_of(context: RequestContext, source: WebhookSource, found: 
     ids = [str(item.body["task_id"]) for answer in answers for item in answer.items]
     if (issues := context.resources.issues) is not None:
         ids += await issues.tasks_of(memory, found.repository_url, found.numbers)
-    tasks = await memory.query(*(Get(store="tasks", id=each) for each in dict.fromkeys(ids))) if ids else ()
-    known = records((item for answer in tasks for item in answer.items), Task)
+    known = records(await memory.get_all("tasks", list(dict.fromkeys(ids))), Task)
     return tuple(task.task_id for task in known if task.state not in ENDED)
 
 

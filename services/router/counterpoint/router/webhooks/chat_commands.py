@@ -11,7 +11,7 @@ from counterpoint.proto.approvals import STORE as APPROVALS
 from counterpoint.proto.approvals import Approval, ApprovalDecision, ShownApproval
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
-from counterpoint.proto.memory import Get, List
+from counterpoint.proto.memory import List
 from counterpoint.proto.messages import Id, ProjectName, Shape
 from counterpoint.proto.tasks import Task
 from counterpoint.proto.validation import parse
@@ -124,8 +124,8 @@ async def _show(context: RequestContext, command: ChatCommand) -> ChatReply:
 
 async def _labels(context: RequestContext, tasks: Sequence[Task]) -> dict[str, int]:
     """Return the labels of the records of tasks."""
-    answers = await context.memory().query(*(Get(store="tasks", id=task.task_id) for task in tasks))
-    return {item.id: item.label for answer in answers for item in answer.items}
+    items = await context.memory().get_all("tasks", [task.task_id for task in tasks])
+    return {item.id: item.label for item in items}
 
 
 async def _approvals(context: RequestContext, command: ChatCommand) -> ChatReply:
