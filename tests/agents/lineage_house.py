@@ -104,8 +104,12 @@ class House(FakeMemory):
 
     def _received_at(self, message: Message) -> datetime:
         """The time of a delivery: now, or that of its event, which takes place before."""
-        event = message.event if isinstance(message, LineageEvent) and not self.is_ahead else {}
-        return max(self.now, parse_time(event["eventTime"])) if isinstance(event, dict) and event else self.now
+        if not isinstance(message, LineageEvent) or self.is_ahead:
+            return self.now
+        try:
+            return max(self.now, parse_time(message.event["eventTime"]))
+        except (KeyError, ValueError, AttributeError):
+            return self.now
 
     async def wait(self, seconds: float) -> None:
         """Time passes, and timers come due."""

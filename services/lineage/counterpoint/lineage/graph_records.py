@@ -15,7 +15,7 @@ from counterpoint.lineage.openlineage.events import (
     RunEvent,
 )
 from counterpoint.lineage.records import (
-    SET_LIMIT,
+    SET_LIMIT_CHARS,
     DatasetRecord,
     GraphRecord,
     JobRecord,
@@ -26,6 +26,7 @@ from counterpoint.lineage.records import (
     fact_stamp,
     merge_records,
 )
+from counterpoint.lineage.sizes import shortest
 
 S = TypeVar("S", bound=StampedRecord)
 
@@ -134,8 +135,8 @@ def _run(event: RunEvent, stamp: str) -> RunRecord:
         run_id=event.run_id,
         job=event.job.node.ref,
         state=event.type if event.type.ends else EventType.RUNNING,
-        inputs=tuple(sorted(use.node.ref for use in event.inputs)[:SET_LIMIT]),
-        outputs=tuple(sorted(use.node.ref for use in event.outputs)[:SET_LIMIT]),
+        inputs=shortest((use.node.ref for use in event.inputs), SET_LIMIT_CHARS),
+        outputs=shortest((use.node.ref for use in event.outputs), SET_LIMIT_CHARS),
     )
     stamped = _stamped(
         run,

@@ -11,12 +11,13 @@ from typing import ClassVar, Literal
 from counterpoint.graph.edges import LineageEdge
 from counterpoint.lineage.openlineage.events import CodeLocation, EventType
 from counterpoint.lineage.openlineage.run_facts import FACTS_LIMIT
+from counterpoint.lineage.sizes import shortest
 from counterpoint.proto.messages import Shape, Time
 
 _FACT = "facts "
 """Prefix of a fact in `stamps`."""
-SET_LIMIT = 100
-"""Maximum number of jobs or data sets in a set of a record: the first ones by name, in whatever order they come."""
+SET_LIMIT_CHARS = 80_000
+"""Maximum length of a set of names in a record, the shortest ones."""
 
 GraphStore = Literal["jobs", "runs", "datasets", "edges"]
 RecordKey = tuple[GraphStore, str]
@@ -116,7 +117,7 @@ def merge_records(first: GraphRecord, second: GraphRecord) -> GraphRecord:
     for field in type(first).model_fields:
         first_facts, second_facts = getattr(first, field), getattr(second, field)
         if field in first.SETS:
-            values[field] = tuple(sorted({*first_facts, *second_facts})[:SET_LIMIT])
+            values[field] = shortest((*first_facts, *second_facts), SET_LIMIT_CHARS)
         elif field == "facts":
             values[field] = _facts(first, second, first_facts, second_facts)
         elif field != "stamps" and _rank(second, field) > _rank(first, field):

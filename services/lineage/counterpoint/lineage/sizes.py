@@ -19,3 +19,11 @@ def fitting(values: Iterable[T], limit_bytes: int) -> tuple[T, ...]:
 def last_fitting(values: Sequence[T], limit_bytes: int) -> tuple[T, ...]:
     """Return the last values whose JSON has at most `limit_bytes` in all."""
     return fitting(reversed(values), limit_bytes)[::-1]
+
+
+def shortest(names: Iterable[str], limit_chars: int) -> tuple[str, ...]:
+    """Return the shortest names with at most `limit_chars` in all, sorted by name. They are the same for names that are
+    added in any order, or twice."""
+    by_length = sorted(set(names), key=lambda name: (len(name), name))
+    lengths = accumulate(map(len, by_length))
+    return tuple(sorted(name for name, length in zip(by_length, lengths, strict=True) if length <= limit_chars))

@@ -4,13 +4,13 @@ import ast
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from itertools import accumulate
 from typing import Any, TypeGuard
 
 from counterpoint.graph.names import NAME_LIMIT_CHARS, Node, NodeKind
 from counterpoint.guard.judge import redacted_text
 from counterpoint.guard.policy import policy
 from counterpoint.lineage.openlineage.events import AirflowFacts, CodeLocation, RunError
+from counterpoint.lineage.sizes import shortest
 from counterpoint.proto.signature import headline
 
 ERROR_LIMIT_CHARS = 4_000
@@ -85,12 +85,8 @@ def owners(facet: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _owner_names(*names: str | None) -> tuple[str, ...]:
     """Return the names sorted, without those that Airflow masked."""
-    found = {name.strip() for name in names if name is not None and name.strip("* ")}
-    shortest_first = sorted(found, key=lambda name: (len(name), name))
-    lengths = accumulate(map(len, shortest_first))
-    return tuple(
-        sorted(name for name, length in zip(shortest_first, lengths, strict=True) if length <= NAMES_LIMIT_CHARS)
-    )
+    found = (name.strip() for name in names if name is not None and name.strip("* "))
+    return shortest(found, NAMES_LIMIT_CHARS)
 
 
 def airflow_owners(facet: Mapping[str, Any]) -> tuple[str, ...]:
