@@ -80,7 +80,7 @@ async def test_a_report_joins_the_open_task_of_the_same_job_and_error(front: Run
 async def test_a_report_joins_an_open_task_however_many_ended_with_the_same_error(
     front: RunningFront, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("counterpoint.router.webhooks.arrivals._OPEN_TASKS", 1)
+    monkeypatch.setattr("counterpoint.router.intake.open_failures._OPEN_TASKS", 1)
     digest = signature(ALERT["annotations"]["description"]).digest  # type: ignore[index]
     fields = {"error_signature": digest, "target": {"job": {"namespace": "prod", "name": "load"}}}
     for task_id, state in (("ended", "completed"), ("open", "input_required")):

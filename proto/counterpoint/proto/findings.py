@@ -37,6 +37,9 @@ class SimilarAttempt(Shape):
 
 OUTDATED_SOURCES = "outdated_sources"
 """Key in the context of a task as read: the quoted sources that were changed or taken back since."""
+OPEN_SAME_FAILURE = "open_same_failure"
+"""Key in the context of a task as read: the oldest other open task about the same failure, with `task_id`,
+`submitted_by` and `submitted_at`."""
 
 
 class Citation(Shape):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from counterpoint.card.failure import affected, change, failure, links, merged
+from counterpoint.card.failure import affected, also_open, change, failure, links, merged
 from counterpoint.card.history import earlier_attempts, recognition
 from counterpoint.card.impact import impact
 from counterpoint.card.model import CardSection, TaskCard, section
@@ -42,6 +42,7 @@ def _sections(task: Task, verbose: bool) -> Iterator[CardSection]:
         yield section("asked", [question] if question != task_title(task) else [])
     else:
         yield from failure(task, verbose)
+        yield also_open(task)
         yield recognition(task, verbose)
         yield documents(task)
     yield outdated(task)

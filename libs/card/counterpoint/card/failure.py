@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from counterpoint.card.model import SHOWN_ROWS, CardSection, Line, section
-from counterpoint.proto.findings import Downstream
+from counterpoint.proto.findings import OPEN_SAME_FAILURE, Downstream
 from counterpoint.proto.signature import headline
 from counterpoint.proto.tasks import Task
 from counterpoint.proto.words import ordinal, quantity, span
@@ -57,6 +57,19 @@ def merged(task: Task) -> CardSection:
     into = context.get("merged_into")
     first = [f"merged into {into}, which is handled instead"] if into else []
     return section("merged", [*first, *(_part(row) for row in _rows(context.get("merged")))])
+
+
+def also_open(task: Task) -> CardSection:
+    """Return the other open task about the same failure, with the command that shows it."""
+    other = (task.context or {}).get(OPEN_SAME_FAILURE)
+    if not isinstance(other, Mapping) or not other.get("task_id"):
+        return section("also open", ())
+    task_id = other["task_id"]
+    first = (
+        f"{task_id} is about the same failure, open since {moment(other.get('submitted_at'))}, "
+        f"from {other.get('submitted_by')}"
+    )
+    return section("also open", [first, f"    counterpoint show {task_id} --project {task.project}"])
 
 
 def links(task: Task) -> CardSection:

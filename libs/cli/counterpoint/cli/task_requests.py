@@ -46,6 +46,16 @@ def submit_task(api: "ApiClient", body: dict[str, Any], idempotency_key: str | N
     return accepted
 
 
+def note_open_failure(session: CommandSession, accepted: dict[str, Any]) -> None:
+    """Note the open task about the same failure that the reply to a submission names."""
+    from counterpoint.proto.findings import OPEN_SAME_FAILURE
+
+    other = (accepted.get("context") or {}).get(OPEN_SAME_FAILURE)
+    if other:
+        show = session.command("show", other["task_id"], project=accepted["project"])
+        session.note(f"{other['task_id']} is open, from {other['submitted_by']}, about the same failure: `{show}`")
+
+
 def wait_for_task(session: CommandSession, api: "ApiClient", task_id: str, timeout_s: float) -> dict[str, Any]:
     """Return a task once it has ended or waits for input, or after the timeout."""
     import time

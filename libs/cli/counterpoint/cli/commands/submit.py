@@ -9,7 +9,14 @@ from counterpoint.cli.command import Panel, command
 from counterpoint.cli.errors import Exit, UsageError
 from counterpoint.cli.options import ErrorFile, SessionId, Timeout, parse_job
 from counterpoint.cli.session import CommandSession
-from counterpoint.cli.task_requests import read_error, read_text, show_result, submit_task, wait_for_task
+from counterpoint.cli.task_requests import (
+    note_open_failure,
+    read_error,
+    read_text,
+    show_result,
+    submit_task,
+    wait_for_task,
+)
 
 PRIORITIES = ("low", "normal", "high", "urgent")
 AUTONOMY = ("supervised", "milestone", "autonomous")
@@ -70,6 +77,7 @@ def submit(
         if ignored := accepted.get("ignored"):
             session.note(f"ignored unknown fields: {', '.join(ignored)}")
         if not wait:
+            note_open_failure(session, accepted)
             session.show(accepted, lambda: accepted["task_id"])
             return Exit.DONE
         return show_result(session, wait_for_task(session, api, accepted["task_id"], timeout))

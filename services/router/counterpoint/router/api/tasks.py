@@ -33,6 +33,7 @@ from counterpoint.router.intake.admission import (
 from counterpoint.router.intake.cited_sources import with_outdated_sources
 from counterpoint.router.intake.incident_facts import with_incidents
 from counterpoint.router.intake.intake import receive
+from counterpoint.router.intake.open_failures import with_open_failure
 from counterpoint.router.intake.outcome_rules import is_late
 from counterpoint.router.intake.submissions import (
     STORE,
@@ -124,7 +125,7 @@ async def submit_task(
     task_record = await _after_acceptance(context, verdict, wait_s)
     if task_record.state == "submitted":
         task_record = task_record.model_copy(update=_submitted_fields(task))
-    return task_record
+    return await _with_open_failure(context, task_record)
 
 
 @router.get("/tasks", responses={200: {"model": ListPage[Task]}}, response_model=None)
@@ -169,14 +170,15 @@ async def task(
 
 
 async def read_task(context: RequestContext, task_id: str, wait_s: float = 0) -> Task:
-    """Return a task with the live facts of its incident and its outdated sources, with `wait_s` once it is settled.
+    """Return a task with the live facts of its incident, an open task about the same failure and its outdated sources,
+    with `wait_s` once it is settled.
 
     Raises `Denied`, and `Permanent` `unknown_task`.
     """
     context.require("read")
     memory = context.memory()
     (task_record,) = await with_incidents(memory, [await wait_for_task(context, task_id, wait_s)])
-    return await with_outdated_sources(memory, task_record)
+    return await with_outdated_sources(memory, await with_open_failure(memory, task_record))
 
 
 @router.post(
@@ -308,6 +310,19 @@ async def _after_acceptance(context: RequestContext, verdict: Acceptance | Dupli
     if item is None:
         raise interventions.unknown_task(context.project)
     return record(item, Submission).as_task()
+
+
+async def _with_open_failure(context: RequestContext, accepted: Task) -> Task:
+    """Return an accepted task that names an open one about the same failure, if the caller may read it.
+
+    An error here does not undo the acceptance.
+    """
+    if not context.may("read"):
+        return accepted
+    try:
+        return await with_open_failure(context.memory(), accepted)
+    except Transient:
+        return accepted
 
 
 def _idempotency_key(context: RequestContext, key: str | None, content: object) -> IdempotencyKey | None:

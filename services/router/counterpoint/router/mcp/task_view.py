@@ -4,6 +4,7 @@ from fastmcp.tools.base import ToolResult
 from mcp_types import TextContent
 
 from counterpoint.card.content import card
+from counterpoint.card.failure import also_open
 from counterpoint.card.prose import outdated
 from counterpoint.card.render import markdown
 from counterpoint.proto.messages import Shape
@@ -45,7 +46,10 @@ def view(task: Task) -> TaskView:
         escalation=escalation.code if escalation else None,
         escalated_to=escalation.to if escalation else None,
         needs=escalation.needs if escalation else task.needs,
-        caveats=(*map(str, outdated(task).lines), *(task.findings.caveats if task.findings else ())),
+        caveats=(
+            *map(str, (*also_open(task).lines[:1], *outdated(task).lines)),
+            *(task.findings.caveats if task.findings else ()),
+        ),
         approval_id=task.approval.approval_id if task.approval else None,
         next=next_call(task),
     )

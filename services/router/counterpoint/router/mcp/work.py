@@ -133,7 +133,9 @@ async def delegate_to_developer(
     if not request.may("read"):
         return as_result(accepted)
     await _wait(ctx, request, accepted.task_id, wait_s, settled)
-    return as_result(await read_task(request, accepted.task_id))
+    found = await read_task(request, accepted.task_id)
+    # A task without a record yet lacks the fields that the reply to its submission has.
+    return as_result(accepted if found.state == "submitted" else found)
 
 
 async def override_developer(

@@ -1,6 +1,5 @@
 """Arrivals: a report becomes a task, joins the open incident that it belongs to, reports a recovery, or is a note."""
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Literal
 
@@ -8,23 +7,19 @@ from counterpoint.bus.turns import urgency_of_task
 from counterpoint.client import Memory, act, put, records
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import ErrorCode, Permanent
-from counterpoint.proto.memory import Commit, Get, List
+from counterpoint.proto.memory import Commit, Get
 from counterpoint.proto.messages import Shape, utc_now
-from counterpoint.proto.signature import signature
 from counterpoint.proto.tasks import ENDED, SubmitTask, Task
 from counterpoint.router.api.context import RequestContext
 from counterpoint.router.api.tasks import ADMISSION_TIMEOUT_S
 from counterpoint.router.intake.admission import Duplicate, Submitter, TaskArrival
 from counterpoint.router.intake.intake import receive, signer
 from counterpoint.router.intake.interventions import outcome
+from counterpoint.router.intake.open_failures import open_failure
 from counterpoint.router.intake.submissions import STORE, IdempotencyRecord, content_sha256, event_key
 from counterpoint.router.webhooks.mapping import submission_of
 from counterpoint.router.webhooks.reports import IssueNote, Report, issue_key, task_id_of
 from counterpoint.router.webhooks.sources import WebhookSource
-
-_OPEN_TASKS = 200
-_OPEN = ("working", "input_required")
-"""States of an open task that has a record. There may be any number of ended ones with the same error."""
 
 
 class EventEffect(Shape):
@@ -102,35 +97,11 @@ async def _open_tasks_of(context: RequestContext, source: WebhookSource, found: 
 
 
 async def joinable(context: RequestContext, task: SubmitTask) -> Task | None:
-    """Return the oldest open task with the same error, job and repository; None without one.
+    """Return the open task that a report joins; None without one.
 
     The router reads it on its own account, because a source has no right to read tasks.
     """
-    if task.kind != "troubleshoot" or not task.error_message:
-        return None
-    known, job = signature(task.error_message), task.target.job if task.target else None
-    if known.generic and job is None:
-        return None
-    memory = context.resources.memory(context.project, None)
-    wanted = ({"error_signature": known.digest, "state": state} for state in _OPEN)
-    found = await memory.query(
-        *(List(store="tasks", where=where, limit=_OPEN_TASKS, ascending=True) for where in wanted)
-    )
-    tasks = records((item for answer in found for item in answer.items), Task)
-    return open_same(sorted(tasks, key=lambda each: each.submitted_at), task)
-
-
-def open_same(tasks: Sequence[Task], task: SubmitTask) -> Task | None:
-    """Return the first of `tasks` with the same signature that is open and about the same job and repository."""
-    for each in tasks:
-        if each.state not in ENDED and each.task_id != task.task_id and _where(each) == _where(task):
-            return each
-    return None
-
-
-def _where(task: Task | SubmitTask) -> tuple[object, object]:
-    target = task.target
-    return (target.job, target.repo) if target else (None, None)
+    return await open_failure(context.resources.memory(context.project, None), task)
 
 
 def _join(memory: Memory, open_task: Task, task: SubmitTask, source: WebhookSource, key: str, kind: str) -> Commit:
