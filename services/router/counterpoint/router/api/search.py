@@ -13,6 +13,7 @@ from counterpoint.proto.messages import Id, ProjectName, Shape
 from counterpoint.proto.signature import signature
 from counterpoint.router.api.body import RequestBody, item_json, json_body
 from counterpoint.router.api.context import Context, RequestContext
+from counterpoint.router.api.document_types import reject_unknown_types, types_in_filter
 from counterpoint.router.api.jobs import parse_job
 from counterpoint.router.api.openapi import request_body
 from counterpoint.router.paging import Cursor, Limit, ListPage, page
@@ -73,9 +74,11 @@ class ScoredAttempt(Attempt):
     "/search", responses={200: {"model": SearchResults}}, response_model=None, openapi_extra=request_body(SearchRequest)
 )
 async def search(body: Annotated[RequestBody[SearchRequest], json_body(SearchRequest, "read")]) -> Response:
-    """Search a store by words and by meaning."""
+    """Search a store by words and by meaning. A filter by a type that no document has is an error."""
     context, value = body.context, body.value
     (result,) = await context.memory().query(HybridSearch(**value.model_dump(exclude={"project"})))
+    if value.store == "chunks" and not result.items and value.as_of is None:
+        await reject_unknown_types(context, types_in_filter(value.where))
     hits = [hit_json(item) for item in result.items]
     how = {"tier": result.tier, "plan": result.plan, "took_us": result.took_us, "ignored": body.ignored}
     return JSONResponse({"items": hits, "next_cursor": None} | how)

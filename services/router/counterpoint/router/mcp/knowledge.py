@@ -2,27 +2,32 @@
 
 import hashlib
 from difflib import get_close_matches
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from counterpoint.client import record, records
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.incidents import PastIncident
-from counterpoint.proto.ingest import ContentType, DocumentResult, RecordResult
+from counterpoint.proto.ingest import DocumentResult, RecordResult
 from counterpoint.proto.memory import HybridSearch, List
 from counterpoint.proto.messages import Id, Shape, Time
 from counterpoint.proto.providers import Provider, plain_name, provider_of
 from counterpoint.proto.sessions import SessionRecord
 from counterpoint.router.api.body import validate
 from counterpoint.router.api.context import RequestContext
+from counterpoint.router.api.document_types import (
+    DOC_TYPE,
+    FORMATS,
+    USUAL,
+    NamedType,
+    reject_unknown_types,
+    type_filter,
+)
 from counterpoint.router.api.documents import Documents, ingest_documents
 from counterpoint.router.api.search import find_attempts, hit_json
 from counterpoint.router.mcp.caller import Project, caller
 
-DOC_TYPE = "doc_type"
-"""Name of a document's type in its metadata, such as `adr`, `provider_doc` or `dag`."""
-_FORMATS: frozenset[str] = frozenset(get_args(ContentType))
 _PROVIDERS = 1000
 _ALTERNATIVES = 5
 
@@ -103,9 +108,12 @@ async def query_rag(
     """
     context = caller(project)
     context.require("read")
-    filters: list[dict[str, Any]] = [_of_type(each) for each in dict.fromkeys(doc_types)] or [{}]
+    filters: list[dict[str, Any]] = [type_filter(each) for each in doc_types] or [{}]
     searches = [HybridSearch(store="chunks", text=query, where=where, k=limit) for where in filters]
     results = await context.memory().query(*searches)
+    without = [number for number, (_, result) in enumerate(zip(doc_types, results, strict=False)) if not result.items]
+    named = (NamedType(f"doc_types[{number}]", doc_types[number], FORMATS | USUAL) for number in without)
+    await reject_unknown_types(context, named)
     items = {item.id: item for result in results for item in result.items}
     best = sorted(items.values(), key=lambda item: item.score or 0.0, reverse=True)[:limit]
     return PassageHits(project=context.project, items=tuple(PassageHit.model_validate(hit_json(item)) for item in best))
@@ -163,7 +171,7 @@ async def ingest_to_rag(
     document = {
         "source": source or f"mcp:{hashlib.sha256(content.encode()).hexdigest()[:32]}",
         "text": content,
-        "type": doc_type if doc_type in _FORMATS else None,
+        "type": doc_type if doc_type in FORMATS else None,
         "metadata": {**(metadata or {}), DOC_TYPE: doc_type},
         "title": title,
         "untrusted": untrusted,
@@ -209,7 +217,3 @@ async def import_attempt(context: RequestContext, incident: dict[str, Any]) -> R
     if recorded.status == "refused":
         raise Permanent(ErrorCode.REFUSED, (Problem(field="tried", problem=recorded.problem or "was refused"),))
     return recorded
-
-
-def _of_type(doc_type: str) -> dict[str, Any]:
-    return {"type": doc_type} if doc_type in _FORMATS else {"metadata": {DOC_TYPE: doc_type}}
