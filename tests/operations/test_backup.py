@@ -206,6 +206,17 @@ def test_a_folder_without_a_house_has_no_backup(tmp_path: Path) -> None:
     assert names(tmp_path) == ["there"]
 
 
+def test_a_file_that_cannot_be_made_is_refused_by_its_folder_or_its_own_name(tmp_path: Path) -> None:
+    missing = tmp_path / "nothing"
+    with pytest.raises(Permanent) as refused:
+        create_file(tmp_path, missing / "file", PASSPHRASE, VERSION)
+    assert [each.field for each in refused.value.problems] == [str(missing)]
+    with pytest.raises(OSError, match="too long") as failed:
+        create_file(tmp_path, tmp_path / ("x" * 250), PASSPHRASE, VERSION)
+    assert failed.value.filename == str(tmp_path / ("x" * 250))
+    assert names(tmp_path) == []
+
+
 async def interrupt_restore(file: Path, folder: Path) -> None:
     """Kill a restore once it has begun to make the database."""
     process = await asyncio.create_subprocess_exec(

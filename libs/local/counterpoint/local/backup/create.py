@@ -45,19 +45,31 @@ class BackupReport(BaseModel):
 def create_file(data_dir: Path, path: Path, passphrase: str, version: str) -> BackupReport:
     """Write a backup to a new file, mode 0600, which appears when it is complete.
 
-    Raises `Permanent` for an existing file or an empty data folder, `Transient` if the database cannot be reached.
+    Raises `Permanent` for an existing file, a missing folder or an empty data folder, `OSError` for a folder that
+    cannot be written, `Transient` if the database cannot be reached.
     """
     if path.exists():
         raise Permanent(ErrorCode.CONFLICT, (Problem(field=str(path), problem="exists; name a new file"),))
+    if not path.parent.is_dir():
+        problem = Problem(field=str(path.parent), problem="is not a folder; create it, or name another file")
+        raise Permanent(ErrorCode.NOT_FOUND, (problem,))
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as output:
+    with _new_file(draft, path) as output:
+        try:
             report = asyncio.run(create(data_dir, output, passphrase, version))
             os.fsync(output.fileno())
-        draft.rename(path)
-    finally:
-        draft.unlink(missing_ok=True)
+            draft.rename(path)
+        finally:
+            draft.unlink(missing_ok=True)
     return report
+
+
+def _new_file(draft: Path, path: Path) -> BinaryIO:
+    """Create the draft of a file. Raises `OSError` that names the file."""
+    try:
+        return open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 async def create(data_dir: Path, output: BinaryIO, passphrase: str, version: str) -> BackupReport:
