@@ -48,8 +48,8 @@ async def console(chromium: Browser, front: RunningFront) -> AsyncIterator[Conso
     assert not console.errors
 
 
-async def opened(console: ConsoleBrowser, front: RunningFront, name: str, **options: Any) -> Page:
-    page = await console.page(front.house.token_of(name), **options)
+async def opened(console: ConsoleBrowser, front: RunningFront, name: str, *roles: str, **options: Any) -> Page:
+    page = await console.page(front.house.token_of(name, *roles), **options)
     await page.goto(NOW_PAGE)
     await page.get_by_text("live", exact=True).wait_for()
     return page
@@ -167,6 +167,24 @@ async def test_a_long_lane_is_shown_in_portions_and_leads_on_by_keyboard(
     await expect(page.get_by_role("button", name="more")).to_be_hidden()
 
 
+async def test_only_what_the_caller_may_act_on_is_said_to_need_them(
+    front: RunningFront, console: ConsoleBrowser
+) -> None:
+    put_approval(front, expires_at=NOW.replace(year=2099))
+    put_task(front, "t1", "input_required", waiting_for="approval", title="limit")
+    put_task(front, "t2", "input_required", waiting_for="override", title="stuck", priority="urgent")
+    put_task(front, "t3", "input_required", waiting_for="outcome", title="proposed")
+    for name, roles, line in (
+        ("reader", ("read",), "3 open, 0 need you, 3 wait for others"),
+        ("approver", ("read", "approve"), "3 open, 1 needs you, 2 wait for others"),
+        ("ann", (), "3 open, 3 need you"),
+    ):
+        page = await opened(console, front, name, *roles)
+        await expect(page.get_by_role("status").filter(has_text="open")).to_have_text(line)
+        first = "limit" if name == "approver" else "stuck"
+        await expect(page.locator("li.need h3").first).to_have_text(first)
+
+
 async def test_a_proposal_is_shown_beside_the_question_whether_it_worked(
     front: RunningFront, console: ConsoleBrowser
 ) -> None:
@@ -232,7 +250,7 @@ async def test_a_list_that_could_not_be_read_is_not_called_empty(front: RunningF
     page = await console.page(front.house.token_of("eve", "submit"))
     await page.goto(NOW_PAGE)
     await page.get_by_role("alert").filter(has_text="needs the role read").wait_for()
-    for text in ("Nothing is open.", "Nothing needs you.", "No decision yet."):
+    for text in ("Nothing is open.", "Nothing needs a person.", "No decision yet."):
         await expect(page.get_by_text(text)).to_be_hidden()
     await page.goto(f"/#/incident/nothing?project={PROJECT}")
     await page.get_by_role("alert").wait_for()

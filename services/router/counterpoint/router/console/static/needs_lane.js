@@ -17,12 +17,24 @@ const WAITS_FOR = {
   change: "recovered; nobody has said why",
 };
 
+const RIGHTS = {
+  approval: ["approve"],
+  documents: ["ingest", "override", "report"],
+  override: ["override", "report"],
+  outcome: ["report", "override"],
+  change: ["report"],
+};
+
 const PORTION = 30;
 
 const RANKS = { urgent: 0, high: 1, normal: 2, low: 3 };
 const rank = ({ severity }) => RANKS[severity] ?? RANKS.normal;
 
-/** Return the entries of the lane: what is open, the urgent and old first, then recoveries. */
+/** Return whether the caller may act on an entry. */
+export const needsCaller = ({ waits }) => may(...(RIGHTS[waits] ?? RIGHTS.override));
+
+/** Return the entries of the lane: what the caller may act on, then the rest; of each what is open, the urgent and old
+ * first, then recoveries. */
 export async function readLane(incidents, signal) {
   const [approvals, recoveries] = await Promise.all([
     all("/v1/approvals", { limit: 200 }, { signal, limit: 200 }),
@@ -40,7 +52,8 @@ export async function readLane(incidents, signal) {
     .filter(({ task_id }) => !open.has(task_id))
     .map((task) => ({ waits: "change", key: task.task_id, task_id: task.task_id, title: task.title || task.description.split("\n")[0], since: task.ended_at ?? task.submitted_at, severity: task.priority, attempt: task.attempt }));
   const ordered = [...decided, ...waiting].sort((a, b) => rank(a) - rank(b) || Date.parse(a.since) - Date.parse(b.since));
-  return [...ordered, ...unexplained];
+  const entries = [...ordered, ...unexplained];
+  return [...entries.filter(needsCaller), ...entries.filter((entry) => !needsCaller(entry))];
 }
 
 /** Return `update(entries)` for the container of the lane, and the button that shows more of them. `onChange` runs after

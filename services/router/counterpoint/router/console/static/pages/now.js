@@ -7,7 +7,7 @@ import { h, replace } from "../dom.js";
 import { age, badge, empty, number, section } from "../format.js";
 import { keyed, refresher } from "../keyed.js";
 import * as keyboard from "../keyboard.js";
-import { needsLane, readLane, severityKind } from "../needs_lane.js";
+import { needsCaller, needsLane, readLane, severityKind } from "../needs_lane.js";
 import { errorBox } from "../notices.js";
 import { to } from "../routes.js";
 import { may } from "../session.js";
@@ -23,7 +23,7 @@ export async function show(main, parameters, signal) {
   const openTable = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Open incidents" }, incidentTable(rows));
   const nothing = empty("Nothing is open.", "Failures that lineage reports, and tasks that are submitted, appear here.");
   const lane = h("ul", { class: "needs" });
-  const quiet = empty("Nothing needs you.");
+  const quiet = empty("Nothing needs a person.");
   const lists = [openTable, nothing, quiet];
   lists.forEach((each) => (each.hidden = true));
   const updateRows = keyed(rows, ({ task_id }) => task_id, incidentRow);
@@ -39,7 +39,7 @@ export async function show(main, parameters, signal) {
       openTable.hidden = !open.items.length;
       nothing.hidden = Boolean(open.items.length);
       quiet.hidden = Boolean(entries.length);
-      replace(status, `${number(open.total)}${open.complete ? "" : " or more"} open, ${number(entries.length)} ${entries.length === 1 ? "needs" : "need"} you`);
+      replace(status, `${number(open.total)}${open.complete ? "" : " or more"} open, ${needed(entries)}`);
       problem.replaceChildren();
     } catch (error) {
       if (error.name === "AbortError" || error.status === 401) return;
@@ -57,7 +57,7 @@ export async function show(main, parameters, signal) {
     status,
     problem,
     h("div", { class: "now" },
-      h("div", { class: "work" }, section("Needs you", lane, more, quiet), section("Open", openTable, nothing)),
+      h("div", { class: "work" }, section("Needs a person", lane, more, quiet), section("Open", openTable, nothing)),
       section("Decisions", log.element)),
   );
   if (may("ingest")) acceptDrops(main, addDropped);
@@ -70,6 +70,12 @@ export async function show(main, parameters, signal) {
   const timer = setInterval(() => document.hidden || refresh.request(), POLL_MS);
   signal.addEventListener("abort", () => clearInterval(timer));
   await refresh.now();
+}
+
+function needed(entries) {
+  const own = entries.filter(needsCaller).length;
+  const others = entries.length - own;
+  return `${number(own)} ${own === 1 ? "needs" : "need"} you${others ? `, ${number(others)} ${others === 1 ? "waits" : "wait"} for others` : ""}`;
 }
 
 function incidentTable(rows) {
