@@ -298,3 +298,31 @@ async def test_a_markdown_text_is_rendered_in_linear_time(
     page = await opened(console, front, "ann")
     times = await page.evaluate(RENDERED, [pump * (size // len(pump)) for size in (8_000, 64_000)])
     assert times[1] / max(times[0], 2) < LIMIT
+
+
+ON_A_PHONE = """() => {
+    const header = document.querySelector("header").getBoundingClientRect();
+    const outside = [...document.querySelectorAll("header a, header input, header button:not(.skip)")]
+        .filter((each) => each.getBoundingClientRect().right > innerWidth).map((each) => each.textContent);
+    const region = document.querySelector(".scroll:has(tbody tr)");
+    region.scrollLeft = region.scrollWidth;
+    const first = region.querySelector("tbody th").getBoundingClientRect();
+    const visible = first.left >= 0 && first.right <= innerWidth / 2;
+    return {height: header.height, outside, columns: region.scrollWidth, visible};
+}"""
+"""The height of the header, what of it is outside, the width of the table, and whether its first column is kept."""
+
+
+async def test_the_header_and_a_wide_table_fit_a_phone(front: RunningFront, console: ConsoleBrowser) -> None:
+    job = {"namespace": "production-north", "name": "orders_ingest.fetch_orders_from_the_ledger"}
+    put_task(
+        front, "t1", "input_required", kind="troubleshoot", waiting_for="override", target={"job": job},
+        title="https://ledger.example.org/a/path/that/goes/on", context={"owner": "team-ledger@example.org"},
+    )  # fmt: skip
+    page = await opened(console, front, "ann", viewport={"width": 390, "height": 844})
+    await page.locator(".scroll tbody th").first.wait_for()
+    found = await page.evaluate(ON_A_PHONE)
+    assert found["outside"] == []
+    assert found["height"] <= 100
+    assert found["columns"] <= 600
+    assert found["visible"]
