@@ -20,10 +20,10 @@ from counterpoint.client.gateway import RELATIONS_JOB
 from counterpoint.guard.policy import policy
 from counterpoint.manager.gateway.provider_limits import ProviderLimits
 from counterpoint.memory.access.tokens import Tokens
-from counterpoint.memory.ingest.chunk import chunk_id
 from counterpoint.memory.ingest.model_relations import ModelRelations
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.ids import new_id
+from counterpoint.proto.ingest import chunk_id
 from counterpoint.proto.memory import Item, List, Write
 
 pytestmark = pytest.mark.xdist_group("litellm")  # its import takes seconds

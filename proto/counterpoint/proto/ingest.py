@@ -29,6 +29,11 @@ ContentType = Literal[
 TITLE_CHARS = 500
 
 
+def chunk_id(document_id: str, n: int) -> str:
+    """Return the id of the `n`th chunk of a document, from 0."""
+    return f"{document_id}-{n:05d}"
+
+
 class _Base64(EncoderProtocol):
     """Strict base64: other characters are refused, not skipped."""
 

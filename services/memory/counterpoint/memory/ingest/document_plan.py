@@ -8,10 +8,10 @@ from counterpoint.guard.field_detector import FieldFinding
 from counterpoint.guard.judge import Judgement, redacted_body
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.access.screening import Screen, first_places
-from counterpoint.memory.ingest.chunk import ChunkedDocument, chunk, chunk_id
+from counterpoint.memory.ingest.chunk import ChunkedDocument, chunk
 from counterpoint.memory.record.plan import canonical, storable
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
-from counterpoint.proto.ingest import ContentType, Document
+from counterpoint.proto.ingest import ContentType, Document, chunk_id
 from counterpoint.proto.memory import Origin, Write
 
 

@@ -16,7 +16,6 @@ from counterpoint.memory.ingest.chunk.pieces import (
     Chunk,
     ChunkedDocument,
     SourceSection,
-    chunk_id,
     chunks_of,
     neighbour_ids,
 )
@@ -32,7 +31,6 @@ __all__ = [
     "ChunkedDocument",
     "ContentType",
     "chunk",
-    "chunk_id",
     "detect",
     "neighbour_ids",
 ]

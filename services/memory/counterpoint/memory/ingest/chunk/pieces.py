@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from counterpoint.proto.ingest import ContentType
+from counterpoint.proto.ingest import ContentType, chunk_id
 
 MAX_CHARS = 1_000
 MAX_TITLE_CHARS = 160
@@ -61,11 +61,6 @@ def chunks_of(source: str, sections: Iterable[SourceSection], max_chars: int) ->
     for section in sections:
         for start, end in _spans(source, section, max_chars):
             yield Chunk(source[start:end], start, end, section.context, section.speaker, section.around)
-
-
-def chunk_id(document_id: str, n: int) -> str:
-    """Return the id of the `n`th chunk of a document, from 0."""
-    return f"{document_id}-{n:05d}"
 
 
 def neighbour_ids(id: str, steps: int) -> list[str]:

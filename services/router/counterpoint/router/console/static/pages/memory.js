@@ -12,6 +12,8 @@ export const title = "Memory";
 const STORES = [["chunks", "Documents"], ["attempts", "Attempts"], ["entities", "Entities"]];
 const INTEGRITY = ["untrusted", "from an agent", "from a person or an operated system"];
 const EXCERPT_CHARS = 320;
+const PASSAGES = 10;
+const STORED = /^(chunks|attempts|entities|documents|relationships|decisions|actions|tasks)\/[^/]+$/;
 
 export async function show(main, { path, query }, signal) {
   await styles("views.css");
@@ -77,8 +79,25 @@ function itemSection(item, signal) {
       h("button", { type: "button", class: "danger", onclick: () => takeBack("quarantine", item, signal) }, "Quarantine…"),
       h("button", { type: "button", onclick: () => takeBack("rollback", item, signal) }, "Roll back…"),
       h("a", { class: "button", href: to("lineage", ["memory", item]) }, "As lineage")),
+    textOfDocument(item, signal),
     h("h3", null, "What rests on it"),
     loaded(() => dependents(item, signal), (element) => element));
+}
+
+/** Return the passages of a document under their headings, as text, with more on request; nothing for another item. */
+function textOfDocument(item, signal) {
+  if (STORED.test(item)) return null;
+  let heading = null;
+  const passage = ({ context, text }) => {
+    const above = context && context !== heading ? h("p", { class: "quiet" }, context) : null;
+    heading = context;
+    return [above, h("pre", null, text)];
+  };
+  return [
+    h("h3", null, "Text"),
+    paged((cursor) => get("/v1/passages", { source: item, limit: PASSAGES, cursor }, { signal }),
+      (items) => ((heading = null), items.length ? h("div", { class: "passages" }, items.map(passage)) : empty("No text is stored that you may read."))),
+  ];
 }
 
 /** Return what rests on a memory, as an element, with a choice to show what only read it. */
