@@ -1,5 +1,6 @@
 """Open incidents, the decisions of a project and the card of a task over HTTP."""
 
+import shlex
 from datetime import timedelta
 from typing import Any
 
@@ -7,7 +8,11 @@ import pytest
 from agents.router_house import NOW, PROJECT
 from ui.http_front import RunningFront, put_task
 
+from counterpoint.card.prose import outdated
 from counterpoint.proto.decisions import DecisionMade
+from counterpoint.proto.findings import OUTDATED_SOURCES
+from counterpoint.proto.tasks import Task
+from counterpoint.router.mcp.task_view import view
 
 JOB = {"job": {"namespace": "prod", "name": "orders.fetch"}}
 
@@ -159,4 +164,27 @@ async def test_the_card_warns_of_a_quote_whose_source_was_changed_or_taken_back(
         front.house.put("chunks", "c1", stored)
     card = (await front.me.get("/v1/tasks/t1/card")).json()
     lines = [line for each in card["sections"] if each["label"] == "outdated" for line in each["lines"]]
-    assert [line.partition(" ")[0] for line in lines] == (["valve.md"] if warned else [])
+    assert [line.partition(" ")[0] for line in lines[:1]] == (["valve.md"] if warned else [])
+    note = '--note "not tried: its source was changed or taken back"'
+    again = f"    counterpoint outcome t1 failed --attempt 1 {note} --project {PROJECT}"
+    assert lines[1:] == (["to work on it again:", again] if warned else [])
+
+
+async def test_an_answer_whose_source_was_taken_back_says_how_to_ask_again(front: RunningFront) -> None:
+    quoted = {"store": "chunks", "id": "c1", "version": 9, "source_path": "valve.md", "start": 0, "end": 4}
+    put_task(
+        front, "t1", "completed", description="Which valve's first?", result="The red one.",
+        findings={"searched": [], "citations": [quoted | {"quote": "red."}]},
+    )  # fmt: skip
+    task = Task.model_validate((await front.me.get("/v1/tasks/t1")).json())
+    command = shlex.split(str(outdated(task).lines[-1]))
+    assert command == ["counterpoint", "ask", "Which valve's first?", "--project", PROJECT]
+
+
+def test_an_agent_is_told_to_report_a_proposal_whose_source_was_taken_back() -> None:
+    body = {"task_id": "t1", "project": PROJECT, "kind": "troubleshoot", "state": "input_required", "attempt": 2}
+    asked = {"waiting_for": "outcome", "proposal": "> red", "description": "x", "submitted_by": "me"}
+    task = Task.model_validate(body | asked | {"submitted_at": NOW, "context": {OUTDATED_SOURCES: ["valve.md"]}})
+    seen = view(task)
+    assert "call log_attempt with the task_id, attempt 2 and the outcome failed" in seen.next
+    assert [each.partition(" ")[0] for each in seen.caveats] == ["valve.md"]

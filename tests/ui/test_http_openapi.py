@@ -35,6 +35,7 @@ CONTRACT = {
     "/v1/delegations": {"get", "put", "delete"},
     "/v1/escalations": {"get"},
     "/v1/documents": {"get", "post"},
+    "/v1/passages": {"get"},
     "/v1/ingests/{job_id}": {"get"},
     "/v1/search": {"post"},
     "/v1/attempts": {"get", "post"},

@@ -1,6 +1,7 @@
 """Sections of prose: the proposal or answer, next steps, caveats, and quotes of their sources."""
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from counterpoint.card.history import is_offer
@@ -10,6 +11,8 @@ from counterpoint.proto.tasks import Task
 from counterpoint.proto.words import quantity
 
 _QUOTES = 3
+_ASKED_CHARS = 500
+"""Longest question that a command repeats."""
 _PLANNED = frozenset({"no_provider", "no_model"})
 """Codes of stops whose text is a plan."""
 _BLOCK = re.compile(r"(\d+\. |[-*+] |\||#|```|\[\d+\] )")
@@ -23,11 +26,28 @@ def proposal(task: Task) -> CardSection:
 
 
 def outdated(task: Task) -> CardSection:
-    """Return a warning for each quoted source that was changed or taken back since."""
-    sources = (task.context or {}).get(OUTDATED_SOURCES)
-    named = [each for each in sources if isinstance(each, str)] if isinstance(sources, list) else []
+    """Return a warning for each quoted source that was changed or taken back since, and the command to work without
+    it."""
     warning = "was changed or taken back since it was quoted here: do not act on the quote before you have checked it"
-    return section("outdated", [f"{each} {warning}" for each in named])
+    warnings = [f"{each} {warning}" for each in outdated_sources(task)]
+    again = _again(task) if warnings else None
+    return section("outdated", [*warnings, *(("to work on it again:", f"    {again}") if again else ())])
+
+
+def outdated_sources(task: Task) -> list[str]:
+    """Return the quoted sources that were changed or taken back since."""
+    sources = (task.context or {}).get(OUTDATED_SOURCES)
+    return [each for each in sources if isinstance(each, str)] if isinstance(sources, list) else []
+
+
+def _again(task: Task) -> str | None:
+    """Return the command that replaces a proposal, or asks a question again; None where there is nothing to replace."""
+    if task.waiting_for == "outcome" and task.proposal:
+        note = '--note "not tried: its source was changed or taken back"'
+        return f"counterpoint outcome {task.task_id} failed --attempt {task.attempt} {note} --project {task.project}"
+    if task.kind == "question" and task.result and len(task.description) <= _ASKED_CHARS:
+        return f"counterpoint ask {shlex.quote(' '.join(task.description.split()))} --project {task.project}"
+    return None
 
 
 def next_steps(task: Task) -> CardSection:

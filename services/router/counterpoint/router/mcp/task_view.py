@@ -5,7 +5,7 @@ from mcp_types import TextContent
 
 from counterpoint.card.content import card
 from counterpoint.card.failure import also_open
-from counterpoint.card.prose import outdated
+from counterpoint.card.prose import outdated, outdated_sources
 from counterpoint.card.render import markdown
 from counterpoint.proto.messages import Shape
 from counterpoint.proto.tasks import ENDED, Need, Task
@@ -47,7 +47,7 @@ def view(task: Task) -> TaskView:
         escalated_to=escalation.to if escalation else None,
         needs=escalation.needs if escalation else task.needs,
         caveats=(
-            *map(str, (*also_open(task).lines[:1], *outdated(task).lines)),
+            *map(str, (*also_open(task).lines[:1], *outdated(task).lines[: len(outdated_sources(task))])),
             *(task.findings.caveats if task.findings else ()),
         ),
         approval_id=task.approval.approval_id if task.approval else None,
@@ -62,6 +62,11 @@ def next_call(task: Task) -> str:
     if task.state != "input_required":
         return f"It is being worked on: call get_task with task_id {task.task_id} and wait_s 30."
     match task.waiting_for:
+        case "outcome" if outdated_sources(task):
+            return (
+                "A source of the proposal was changed or taken back: call log_attempt with the task_id, "
+                f"attempt {task.attempt} and the outcome failed, and it is worked on again."
+            )
         case "outcome":
             return f"Try the proposal, then call log_attempt with the task_id, attempt {task.attempt} and the outcome."
         case "approval":
