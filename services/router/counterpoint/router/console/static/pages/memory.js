@@ -95,9 +95,19 @@ function textOfDocument(item, signal) {
   };
   return [
     h("h3", null, "Text"),
-    paged((cursor) => get("/v1/passages", { source: item, limit: PASSAGES, cursor }, { signal }),
+    paged((cursor) => passagesOf(item, cursor, signal),
       (items) => ((heading = null), items.length ? h("div", { class: "passages" }, items.map(passage)) : empty("No text is stored that you may read."))),
   ];
+}
+
+/** Return a page of passages; an empty one for what is not a document, which the list below says. */
+async function passagesOf(source, cursor, signal) {
+  try {
+    return await get("/v1/passages", { source, limit: PASSAGES, cursor }, { signal });
+  } catch (error) {
+    if (error.status !== 404) throw error;
+    return { items: [], next_cursor: null };
+  }
 }
 
 /** Return what rests on a memory, as an element, with a choice to show what only read it. */
