@@ -317,3 +317,13 @@ def test_untrusted_sections_are_no_procedures() -> None:
     failure = "loader exited with exit code 74"
     of = [hit.item.model_copy(update={"integrity": 0}) for hit in hits_of(failure, ("exits.rst", EXITS))]
     assert procedures(failure, hits(failure, of, CURVE)) == ()
+
+
+TELEMETRY = "# Telemetry\n\nVessels send readings to mq.ferry.example (MQTT, port 8883) every minute.\n"
+
+
+def test_a_page_that_shares_the_name_of_a_host_alone_is_no_procedure() -> None:
+    failure = "nightly audit broke\nHTTPError: 507 from mq.ferry.example: certificate chain too deep"
+    assert procedures(failure, hits_of(failure, ("telemetry.md", TELEMETRY))) == ()
+    failure = "nightly audit broke\nHTTPError: 507 from mq.ferry.example: readings refused"
+    assert procedures(failure, hits_of(failure, ("telemetry.md", TELEMETRY)))

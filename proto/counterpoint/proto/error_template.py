@@ -47,6 +47,11 @@ def codes_of(message: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def without_hosts(message: str) -> str:
+    """Return a message without the fully qualified names of hosts and their ports."""
+    return _HOST_NAME.sub(" ", message)
+
+
 def without_leading_status(message: str) -> str:
     """Return a message without the HTTP status in front of it, which some clients put there and others do not."""
     status = _LEADING_STATUS_RULE.match(message)
@@ -60,6 +65,7 @@ _DOMAIN = (
     r"(?:com|net|org|io|dev|app|cloud|edu|gov|info|biz|internal|intra|intranet|local|localdomain|lan|corp|home|svc"
     r"|arpa|invalid|example|prod|staging|private|consul|eu|de|fr|uk|us|nl|ch|jp|cn|au|ca|br|se|es|pl)"
 )
+_HOST_NAME = re.compile(rf"(?<![\w.-])(?:{_LABEL}\.){{1,12}}{_DOMAIN}\.?(?![\w-]|\.\w){_PORT}", re.I)
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _DAY = r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*"
@@ -195,7 +201,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     _rule(r"(?<![\w/<>])(?:~|\.{1,2})?/[^\s'\"`,;:)\]}]*[^\s'\"`,;:.)\]}](?::\d+(?::\d+)?)?", "<path>"),
     _rule(rf"(?<![\w/.@+-])(?:[\w.@+-]++/)+(?![\w.@+-]++/)[\w@+-][\w.@+-]*\.{_FILE}\b(?::\d+(?::\d+)?)?", "<path>"),
     _rule(r"(?<![\w/.@+-])[\w.@+-]++/[\w.@+-]++(?:/[\w.@+-]++)+/?", "<path>"),
-    _rule(rf"(?<![\w.-])(?:{_LABEL}\.){{1,12}}{_DOMAIN}\.?(?![\w-]|\.\w){_PORT}", "<host>"),
+    (_HOST_NAME, "<host>"),
     _rule(rf"(?<![\w.@+-])[\w@+-][\w.@+-]*\.{_FILE}\b(?!\.\w)(?::\d+(?::\d+)?)?", "<path>"),
     _rule(rf"\blocalhost{_PORT}(?!\w)|(?<![\w.-]){_LABEL}(?:\.{_LABEL}){{1,12}}:\d{{2,5}}\b(?!:)", "<host>"),
     _rule(

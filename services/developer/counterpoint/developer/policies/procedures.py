@@ -9,6 +9,9 @@ from counterpoint.developer.excerpts.likelihood import likelihood_model
 from counterpoint.developer.excerpts.relevance import Hit
 from counterpoint.developer.excerpts.selection import select
 from counterpoint.developer.excerpts.summaries import summary_of
+from counterpoint.developer.language.question_terms import QuestionTerms
+from counterpoint.developer.language.words import content_words
+from counterpoint.proto.error_template import without_hosts
 from counterpoint.proto.findings import Citation
 
 MOST, NEAR = 4, 0.6
@@ -70,12 +73,23 @@ class Procedure:
         return self.numbered or tuple(unit.text for unit in units if unit.kind in ("item", "paragraph", "term", "row"))
 
 
+def _is_by_host_alone(failure: str, terms: QuestionTerms, shown: Sequence[Excerpt]) -> bool:
+    """Return whether excerpts have no word in common with a failure but those of the names of hosts."""
+    rest = without_hosts(failure)
+    if rest == failure:
+        return False
+    text = "\n".join(f"{each.section.headings}\n{each.text}" for each in shown)
+    common = terms.words_in(text)
+    return bool(common) and common.isdisjoint(content_words(rest))
+
+
 def procedures(
     failure: str, hits: Sequence[Hit], neighbours: Sequence[Hit] = (), common: frozenset[str] = frozenset()
 ) -> tuple[Procedure, ...]:
     """Return the sections for a failure from trusted documents, best first; for an alert that none names likely ones.
 
     Sections that contain its error code, exception or alert name come first, unless that is one of the `common` ones.
+    Those with nothing of it but the name of a host are left out.
     """
     trusted = [hit for hit in hits if hit.trusted]
     selected = select(failure, trusted, [hit for hit in neighbours if hit.trusted], failure=True, common=common)
@@ -88,6 +102,8 @@ def procedures(
         beside = selected.excerpts[1:] if one is best else ()
         shown = (selected.excerpts[0] if one is best else one.excerpt, *(each for each in beside if not each.is_table))
         likely = selected.likelihood_of(one, shown)
+        if one.named is None and _is_by_host_alone(failure, selected.terms, shown):
+            continue
         procedure = Procedure(shown[0], shown[1:], max(likely, CODE_LIKELIHOOD_MIN) if one.named else likely, one.named)
         if procedure.likely or not selected.misses_alert:
             made.append(procedure)
