@@ -68,7 +68,7 @@ def test_an_empty_file_of_a_folder_is_counted_and_no_error(api: ScriptedApi, tmp
     api.on("POST /v1/documents", (200, {"documents": [added]}))
     shown = CliRunner().invoke(app, ["ingest", str(package), *api.options()])
     assert (shown.exit_code, shown.stderr) == (0, "")
-    assert "3 paths skipped, 3 of them empty" in shown.stdout
+    assert "; 3 empty paths skipped" in shown.stdout
     report = json.loads(CliRunner().invoke(app, ["ingest", str(package), "--json", *api.options()]).stdout)
     assert report["empty"] == 3
 

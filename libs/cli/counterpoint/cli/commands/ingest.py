@@ -184,5 +184,7 @@ def _summary(results: Sequence[dict[str, Any]], skipped: Sequence[SkippedPath], 
     empty = sum(one.empty for one in skipped)
     left_out = f"; {quantity(len(skipped), 'path')} skipped" if skipped else ""
     left_out += f", {empty} of them empty" if empty else ""
+    if skipped and empty == len(skipped):
+        left_out = f"; {quantity(empty, 'empty path')} skipped"
     gone = f" ({deleted} removed from the source)" if deleted else ""
     return f"{quantity(len(results), 'document')}: {statuses}{gone}; {quantity(chunks, 'passage')}{left_out}"
