@@ -14,8 +14,8 @@ from counterpoint.proto.line import Action
 from counterpoint.proto.tasks import Task
 
 OWN_PROJECT = "counterpoint"
-"""Project of Counterpoint's own documents, since the README contains the solution of the incident."""
-OWN_DOCUMENTS = ("README.md", "docs", "proto/README.md")
+"""Project of Counterpoint's README, since it contains the solution of the incident."""
+OWN_DOCUMENT = "README.md"
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,8 @@ class IncidentStory:
 
     def _knowledge(self) -> None:
         self.transcript.begin("1. What is known")
-        own = [self.stage.root / name for name in OWN_DOCUMENTS if (self.stage.root / name).exists()]
         self.stage.ingest("the documents of the team", self.incident.knowledge)
-        self.stage.ingest("Counterpoint's own documents, in a separate project", own, OWN_PROJECT)
+        self.stage.ingest("Counterpoint's README, in a separate project", [self.stage.root / OWN_DOCUMENT], OWN_PROJECT)
         for question in self.incident.questions:
             self._ask(question)
 
@@ -275,7 +274,7 @@ class IncidentStory:
             findings and [one.tried for one in findings.similar_attempts],
         )
         quoted = [one for one in findings.citations if one.store == "chunks"] if findings else []
-        foreign = [one.source_path for one in quoted if one.source_path.startswith(OWN_DOCUMENTS)]
+        foreign = [one.source_path for one in quoted if one.source_path.startswith(OWN_DOCUMENT)]
         self.transcript.check("it shows nothing of another project", not foreign, foreign)
         self.transcript.check(
             "it quotes a paragraph of the team's documents, with its source",
