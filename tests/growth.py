@@ -11,14 +11,19 @@ FLOOR_S = 1e-3
 
 
 def growth(work: Callable[[int], object], size: int) -> float:
-    """Return how many times more processor time of this thread `work(size)` takes than an eighth of it."""
-    small = min(_thread_s(work, size // TIMES_LARGER) for _ in range(ROUNDS))
+    """Return how many times more processor time of this thread `work(size)` takes than an eighth of it.
+
+    An eighth is not measured where it could not make the ratio `LIMIT`.
+    """
     large = _thread_s(work, size)
+    if large < LIMIT * FLOOR_S:
+        return large / FLOOR_S
+    small = max(min(_thread_s(work, size // TIMES_LARGER) for _ in range(ROUNDS)), FLOOR_S)
     for _ in range(ROUNDS - 1):
-        if large / max(small, FLOOR_S) < LIMIT:
+        if large / small < LIMIT:
             break
         large = min(large, _thread_s(work, size))
-    return large / max(small, FLOOR_S)
+    return large / small
 
 
 def _thread_s(work: Callable[[int], object], size: int) -> float:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from contract.product import sources, walked
+
 _METHODS = frozenset({"search", "match", "fullmatch", "findall", "finditer", "sub", "subn", "split"})
 _ENDS = ("", "\x00", "!", "\n")
 _FIXED = ("a", "A", "1", "_", ".", "-", " ", "\n", "a.", "a-", "a_", "1.", "a1", "aA", "a ", ". ", "\n\n", "[", "(",
@@ -46,15 +48,13 @@ class Target:
                 pass
 
 
-def targets(root: Path) -> list[Target]:
+def targets() -> list[Target]:
     """Return the compiled patterns of all modules of the product, and those in calls of `re`."""
-    tops = (root / "proto", *(root / "libs").iterdir(), *(root / "services").iterdir())
-    files = [file for top in sorted(tops) for file in sorted((top / "counterpoint").glob("**/*.py"))]
     uses: dict[tuple[str, str], set[str]] = {}
     found: dict[tuple[Any, int], Target] = {}
-    for file in files:
-        _read(file, uses, found)
-    for file in files:
+    for _, file, tree in sources():
+        _read(file, tree, uses, found)
+    for _, file, _ in sources():
         name = _module(file)
         try:
             module = importlib.import_module(name)
@@ -98,22 +98,18 @@ def _nests(tree: Iterable[Any], inside: bool) -> bool:
     return False
 
 
-def _read(file: Path, uses: dict[tuple[str, str], set[str]], found: dict[tuple[Any, int], Target]) -> None:
+def _read(
+    file: Path, tree: ast.Module, uses: dict[tuple[str, str], set[str]], found: dict[tuple[Any, int], Target]
+) -> None:
     """Note the methods by which a file uses patterns, and the patterns that it names in calls of `re`."""
-    for node in ast.walk(ast.parse(file.read_text())):
-        if not (isinstance(node, ast.Attribute) and node.attr in _METHODS):
-            continue
-        if isinstance(node.value, ast.Name | ast.Attribute):
-            key = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
-            uses.setdefault((_scope(_module(file), key), key), set()).add(node.attr)
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in walked(tree):
         match node:
+            case ast.Attribute(value=ast.Name(id=key) | ast.Attribute(attr=key), attr=method) if method in _METHODS:
+                uses.setdefault((_scope(_module(file), key), key), set()).add(method)
             case ast.Call(
                 func=ast.Attribute(value=ast.Name(id="re"), attr=method), args=[ast.Constant(value=text), *_]
             ) if method in _METHODS:
                 _add(found, f"{file}:{node.lineno}", re.compile(text), {method})
-            case _:
-                pass
 
 
 def _add(found: dict[tuple[Any, int], Target], name: str, pattern: re.Pattern[Any], methods: set[str]) -> None:

@@ -9,6 +9,7 @@ from contract.product import sources, walked
 
 from counterpoint.proto.errors import ErrorCode
 
+pytestmark = pytest.mark.xdist_group("source")  # the trees of its modules take seconds
 DOCUMENT = (ROOT / "docs" / "errors.md").read_text()
 HOME = ROOT / "proto" / "counterpoint" / "proto" / "errors.py"
 TAKES_CODE = {"Permanent", "Denied", "MoveToDeadLetters", "Refusal", "ProblemDetails"}

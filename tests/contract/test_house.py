@@ -19,6 +19,7 @@ from counterpoint.proto.messages import Message
 from counterpoint.proto.principals import Principal
 from counterpoint.proto.tasks import Task
 
+pytestmark = pytest.mark.xdist_group("source")  # the trees of its modules take seconds
 ONLY = {
     "asyncpg": {"memory"},
     "pgvector": {"memory"},

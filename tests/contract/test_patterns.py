@@ -2,13 +2,12 @@
 
 import re
 from functools import partial
-from pathlib import Path
 
 import pytest
 from growth import LIMIT, growth
 from pattern_attacks import Target, attacks, nests, targets
 
-ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.xdist_group("source")  # the trees of its modules take seconds
 CHARS = 8_000
 SHORT = (24, 32, 40, 48, 60, 72, 96)
 """Sizes of texts at one of which an exponential pattern is found while it still ends."""
@@ -30,7 +29,7 @@ def slow(target: Target) -> str | None:
 
 
 def test_patterns_are_linear() -> None:
-    found = targets(ROOT)
+    found = targets()
 
     assert len(found) > 300
     assert [problem for target in found if (problem := slow(target))] == []

@@ -10,6 +10,7 @@ from contract.product import MEMORY_ROOMS, ROOT, sources
 
 from counterpoint.memory.record.sql_files import load_statements, parse_statements
 
+pytestmark = pytest.mark.xdist_group("source")  # the trees of its modules take seconds
 MEMORY = ROOT / "services/memory/counterpoint/memory"
 SQL = re.compile(r"\s*(?:--|\(?SELECT\b|WITH\b|INSERT\b|UPDATE\b|DELETE\b|CREATE\b)")
 
