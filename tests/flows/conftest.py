@@ -8,6 +8,7 @@ from typing import Any
 
 import nats
 import pytest_asyncio
+from flows.mortal_house import MortalHouse, mortal_house
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
@@ -60,6 +61,13 @@ async def outsider(stack: Stack) -> AsyncIterator[Outsider]:
     """A publisher of every project, listening."""
     async with publisher(stack) as system:
         yield system
+
+
+@pytest_asyncio.fixture(scope="session")
+async def whole_mortal_house() -> AsyncIterator[MortalHouse]:
+    """One house for the modules of the group `mortal house`, each in a project of its own."""
+    async with mortal_house() as house:
+        yield house
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """Questions to a running house: documents it knows, a question to its end, and what the developer did about it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -21,7 +22,7 @@ async def settled(http: httpx.AsyncClient, project: str, task_id: str) -> dict[s
             return task
 
 
-async def ingest_documents(http: httpx.AsyncClient, project: str, documents: dict[str, str]) -> None:
+async def ingest_documents(http: httpx.AsyncClient, project: str, documents: Mapping[str, str]) -> None:
     """Put documents into memory."""
     body = {"documents": [{"source": name, "text": text} for name, text in documents.items()], "project": project}
     (await http.post("/v1/documents", json=body)).raise_for_status()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from agents.gateway_world import PRICED
-from flows.mortal_house import MortalHouse, mortal_house
+from flows.mortal_house import MortalHouse
 from flows.questions import ask, line, settled
 
 from counterpoint.bus import BusSettings, Service
@@ -16,6 +16,7 @@ from counterpoint.local.credentials import load_credentials
 from counterpoint.local.service import NATS_USERS
 from counterpoint.proto.memory import LogAfter
 
+pytestmark = pytest.mark.xdist_group("mortal house")
 KNOWLEDGE = Path(__file__).parents[2] / "examples" / "knowledge"
 QUESTION = "Who owns finance_daily and where are they reached?"
 SAID = "finance_daily is owned by team-finance, reached at #finance-data [1][2][3][4][5]."
@@ -24,12 +25,10 @@ PLACES = [f"{when}-{node}" for node in (*NODES, "end") for when in ("before", "a
 
 
 @pytest_asyncio.fixture(scope="module")
-async def model_house() -> AsyncIterator[MortalHouse]:
+async def model_house(whole_mortal_house: MortalHouse) -> MortalHouse:
     """One house for all the places."""
     knowledge = {path.name: path.read_text() for path in KNOWLEDGE.rglob("*.md")}
-    async with mortal_house("killed", knowledge, {"COUNTERPOINT_ANSWER_DEADLINE_S": "90"}) as house:
-        house.outside.text = SAID
-        yield house
+    return await whole_mortal_house.with_project("killed", knowledge, SAID)
 
 
 @pytest_asyncio.fixture(scope="module")

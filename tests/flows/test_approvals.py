@@ -4,46 +4,21 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import pytest_asyncio
-from agents.gateway_world import PRICED, World, world
-from flows.own_stack import own_stack
+from flows.mortal_house import MortalHouse
 
-from counterpoint.local.stack import Stack
-
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("mortal house")]
 COMMAND = Path(sys.executable).with_name("counterpoint")
 SAID = "The runbook says that the disk of orders is 20 GB. [1]"
 DOCUMENT = "# Disk of orders\n\nThe disk of orders is 20 GB. It is extended by the storage team.\n"
 QUESTION = "How large is the disk of orders?"
 
 
-@pytest_asyncio.fixture
-async def outside() -> AsyncIterator[World]:
-    """A provider of one model."""
-    async with world() as made:
-        made.text = SAID
-        yield made
-
-
-@pytest_asyncio.fixture
-async def house(outside: World) -> AsyncIterator[Stack]:
-    """A house with that model."""
-    async with own_stack(
-        COUNTERPOINT_MODEL=PRICED,
-        COUNTERPOINT_RELATIONS_TOKENS="0",
-        OPENAI_API_BASE=f"{outside.url}/v1",
-        OPENAI_API_KEY="sk-nobody",
-    ) as started:
-        yield started
-
-
-async def counterpoint(house: Stack, *arguments: str) -> tuple[int, Any]:
+async def counterpoint(house: MortalHouse, *arguments: str) -> tuple[int, Any]:
     """Exit code of a command in a process of its own, and its JSON."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("COUNTERPOINT_")}
     process = await asyncio.create_subprocess_exec(
@@ -54,11 +29,14 @@ async def counterpoint(house: Stack, *arguments: str) -> tuple[int, Any]:
     return process.returncode or 0, json.loads(out)
 
 
-async def test_a_budget_that_ends_is_lifted_by_a_person_and_two_decisions_are_one(house: Stack, outside: World) -> None:
-    headers = {"Authorization": f"Bearer {house.endpoints.token}"}
+async def test_a_budget_that_ends_is_lifted_by_a_person_and_two_decisions_are_one(
+    whole_mortal_house: MortalHouse,
+) -> None:
+    house = await whole_mortal_house.with_project("orders", {"disk.md": DOCUMENT}, SAID)
+    endpoints, outside = house.stack.endpoints, house.outside
+    headers = {"Authorization": f"Bearer {endpoints.token}"}
     params = {"project": "orders"}
-    async with httpx.AsyncClient(base_url=house.endpoints.http, headers=headers, params=params, timeout=120) as http:
-        (await http.post("/v1/documents", json={"source": "disk.md", "text": DOCUMENT})).raise_for_status()
+    async with httpx.AsyncClient(base_url=endpoints.http, headers=headers, params=params, timeout=120) as http:
 
         async def asked(task_id: str) -> dict[str, Any]:
             body = {"kind": "question", "description": QUESTION, "task_id": task_id, "budget": {"tokens": 50}}

@@ -1,19 +1,19 @@
 """Failures in a house with a model: investigated, killed at each step, replayed from the record, and paid once."""
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from agents.obedient import call, obeys, proposal
-from flows.mortal_house import MortalHouse, mortal_house
+from flows.mortal_house import MortalHouse
 from flows.questions import developer_steps, line, settled
 from flows.replayed_tasks import ChangedApi
 
 from counterpoint.cli.replay.processes import ReplayProcesses
 from counterpoint.cli.replay.task import TaskReport, replay_task
 
+pytestmark = pytest.mark.xdist_group("mortal house")
 KNOWLEDGE = {
     "runbook.md": "# Name resolution\n\nWhen orders_ingest cannot resolve ldap.internal, its cache is gone.\n\n"
     "1. Restart the resolver with `systemctl restart named`.\n2. Check that `dig ldap.internal` answers.\n",
@@ -39,10 +39,9 @@ def says(messages: Any) -> str:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def model_house() -> AsyncIterator[MortalHouse]:
+async def model_house(whole_mortal_house: MortalHouse) -> MortalHouse:
     """One house for all tests."""
-    async with mortal_house("failing", KNOWLEDGE, {"COUNTERPOINT_INVESTIGATION_DEADLINE_S": "300"}) as house:
-        yield house
+    return await whole_mortal_house.with_project("failing", KNOWLEDGE)
 
 
 async def submit(house: MortalHouse, **fields: Any) -> dict[str, Any]:
