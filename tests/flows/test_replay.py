@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,8 +22,22 @@ EXPORT = "How is the nightly export of the ledger repaired?"
 LOGIN = "The login of the portal fails"
 
 
+@pytest.fixture(scope="module")
+def processes() -> Iterator[ReplayProcesses]:
+    with ReplayProcesses() as processes:
+        yield processes
+
+
 @pytest.fixture
-def tasks(stack: Stack, http: httpx.AsyncClient, project: str) -> Tasks:
+def tasks(
+    stack: Stack, http: httpx.AsyncClient, project: str, processes: ReplayProcesses, monkeypatch: pytest.MonkeyPatch
+) -> Tasks:
+    """Tasks whose replays share their processes, except under a policy: a start takes a second of a processor."""
+
+    def started(policy: Path | None) -> AbstractContextManager[ReplayProcesses]:
+        return ReplayProcesses(policy) if policy else nullcontext(processes)
+
+    monkeypatch.setattr("counterpoint.cli.replay.processes.ReplayProcesses", started)
     return Tasks(stack, http, project)
 
 
@@ -147,12 +162,6 @@ async def test_another_policy_decides_otherwise(tasks: Tasks, tmp_path: Path) ->
     assert "patience_s" in json.dumps(await tasks.replay("again", "--policy", str(policy), code=1))
     policy.write_text(json.dumps({"thresholds": {}}))
     assert "calibration or limits" in json.dumps(await tasks.replay("again", "--policy", str(policy), code=2))
-
-
-@pytest.fixture
-def processes() -> Iterator[ReplayProcesses]:
-    with ReplayProcesses() as processes:
-        yield processes
 
 
 async def test_a_record_that_differs_is_different(tasks: Tasks, processes: ReplayProcesses) -> None:
