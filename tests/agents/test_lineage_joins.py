@@ -13,6 +13,8 @@ from agents.test_lineage_order import of
 
 from counterpoint.lineage.incidents.incident import IncidentEnding, IncidentLimits, IncidentRecord
 
+QUICK = (10, 19, 24, 44, 101, 409)
+MORE = (30, 33, 34, 35, 37, 53, 58, 69, 71, 80, 88, 89, 92, 94, 95)
 PATIENT = IncidentLimits(incidents_per_hour=1000, retry_grace_s=900)
 
 
@@ -169,7 +171,7 @@ def expected(house: House, words: dict[tuple[str, str], bool]) -> dict[str, str]
     return {incident_id: min(each) for each in sets if len(each) > 1 for incident_id in each}
 
 
-@pytest.mark.parametrize("seed", [10, 19, 24, 30, 33, 34, 35, 37, 44, 53, 58, 69, 71, 80, 88, 89, 92, 94, 95, 101, 409])
+@pytest.mark.parametrize("seed", [*QUICK, *(pytest.param(seed, marks=pytest.mark.slow) for seed in MORE)])
 async def test_words_and_events_in_any_order_leave_the_reference_s_incidents_and_the_joins_that_are_said(
     seed: int,
 ) -> None:

@@ -11,6 +11,8 @@ from agents.lineage_house import House
 from counterpoint.graph.names import node_of
 from counterpoint.lineage.incidents.incident import IncidentLimits, IncidentRecord, IncidentState, unresolved_failures
 
+QUICK = (*range(8), 145, 191)
+MORE = range(8, 16)
 PATIENT = IncidentLimits(incidents_per_hour=1000, retry_grace_s=900)
 
 
@@ -29,7 +31,7 @@ def of(incidents: list[IncidentRecord]) -> Standing:
     )
 
 
-@pytest.mark.parametrize("seed", [*range(16), 145, 191])
+@pytest.mark.parametrize("seed", [*QUICK, *(pytest.param(seed, marks=pytest.mark.slow) for seed in MORE)])
 async def test_shuffled_and_repeated_events_leave_the_reference_s_incidents(seed: int) -> None:
     known, draw = history(seed), random.Random(seed)
     events = [*known.events, *draw.sample(known.events, k=min(8, len(known.events)))]
