@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 from ui.cli_server import playing
+from ui.published_api import openapi_paths
 
 import counterpoint.cli
 from counterpoint.cli.main import app
-from counterpoint.router.api.application import HttpApi
 
 SOURCES = sorted(Path(counterpoint.cli.__path__[0]).rglob("*.py"))
-PATHS = HttpApi().openapi()["paths"]
+PATHS = openapi_paths()
 METHODS = {"get": "get", "pages": "get", "stream": "get", "post": "post", "put": "put", "delete": "delete"}
 OF_THE_CLIENT = {"headers", "limit", "last_id", "opened", "stopped"}
 """Arguments of the client that are no query parameters."""

@@ -8,11 +8,11 @@ import pytest
 from agents.router_house import House
 from structlog.testing import capture_logs
 from ui.http_front import RunningFront, client
+from ui.published_api import openapi_paths
 
 from counterpoint.proto.errors import Conflict, Denied, Permanent, Problem, Transient
 from counterpoint.proto.ids import document_id
 from counterpoint.router.api import tasks
-from counterpoint.router.api.application import HttpApi
 from counterpoint.router.problems import problem_of
 
 TASK = {"kind": "question", "description": "x"}
@@ -22,10 +22,7 @@ SIGN_IN = {"/v1/sign-in", "/v1/sign-out"}
 OWN = {"/v1/whoami", "/v1/sign-in-codes"}
 """Requests of a principal about itself need no role."""
 OPERATIONS = [
-    (method, path)
-    for path, operations in HttpApi().openapi()["paths"].items()
-    for method in operations
-    if path not in OPEN
+    (method, path) for path, operations in openapi_paths().items() for method in operations if path not in OPEN
 ]
 
 
