@@ -5,11 +5,11 @@ from pathlib import Path
 import nats
 import pytest
 from chaos.small_stack import commands, environ_of, stack_of, started
+from service_parameters import service_parameters
 
 from counterpoint.local.credentials import load_credentials
 from counterpoint.local.nats import policy_authorization
-from counterpoint.local.postgres import PostgresUrls
-from counterpoint.local.service import COMMANDS, NATS_USERS, SERVICES, ServiceParameters, environment
+from counterpoint.local.service import COMMANDS, NATS_USERS, SERVICES, environment
 from counterpoint.local.settings import local_settings
 
 
@@ -46,23 +46,8 @@ async def test_a_process_has_no_secret_of_another(tmp_path: Path, monkeypatch: p
             assert not [label for label, secret in secrets.items() if secret in shown]
 
 
-def parameters(folder: Path, inherited: dict[str, str]) -> ServiceParameters:
-    credentials = load_credentials(folder / "secrets.json", NATS_USERS)
-    return ServiceParameters(
-        data_dir=folder,
-        nats_url="nats://127.0.0.1:1",
-        postgres=PostgresUrls.of("postgresql://postgres:p@127.0.0.1:2/postgres", credentials.postgres),
-        valkey_url="redis://127.0.0.1:3",
-        http_port=4,
-        lineage_port=5,
-        gateway_port=6,
-        credentials=credentials,
-        inherited=inherited,
-    )
-
-
-def test_the_jobs_get_their_own_login_alone(tmp_path: Path) -> None:
-    wiring = parameters(tmp_path, {"PATH": "/bin", "AWS_SECRET": "x"})
+def test_the_jobs_get_their_own_login_alone() -> None:
+    wiring = service_parameters({"PATH": "/bin", "AWS_SECRET": "x"})
     basics = {"PATH", "HOME", "LANG", "MALLOC_ARENA_MAX"}
     owner = {"COUNTERPOINT_POSTGRES_OWNER_URL", "COUNTERPOINT_INSTALLATION"}
     assert set(environment("migrate", wiring)) == basics | owner
@@ -71,9 +56,9 @@ def test_the_jobs_get_their_own_login_alone(tmp_path: Path) -> None:
     assert provision["COUNTERPOINT_NATS_PASSWORD"] == wiring.credentials.nats["provisioner"]
 
 
-def test_keys_of_providers_are_the_managers_alone_and_only_where_it_has_a_use_for_them(tmp_path: Path) -> None:
+def test_keys_of_providers_are_the_managers_alone_and_only_where_it_has_a_use_for_them() -> None:
     def given(**inherited: str) -> dict[str, dict[str, str]]:
-        wiring = parameters(tmp_path, inherited)
+        wiring = service_parameters(inherited)
         return {name: environment(name, wiring) for name in SERVICES}
 
     keys = {"OPENAI_API_KEY": "x", "OPENAI_API_BASE": "x", "AWS_REGION_NAME": "x", "HTTPS_PROXY": "x"}

@@ -8,8 +8,8 @@ import pytest
 from contract.pages import ROOT, table
 from hypothesis import given
 from hypothesis import strategies as st
+from service_parameters import service_parameters
 
-from counterpoint.local.credentials import Credentials
 from counterpoint.local.forwarded import COMMON, FORWARDED
 from counterpoint.local.listen_addresses import (
     HTTP_PORT,
@@ -20,8 +20,7 @@ from counterpoint.local.listen_addresses import (
     origin,
     reachable,
 )
-from counterpoint.local.postgres import PostgresUrls
-from counterpoint.local.service import NATS_USERS, SERVICES, ServiceName, ServiceParameters, environment
+from counterpoint.local.service import SERVICES, ServiceName, ServiceParameters, environment
 from counterpoint.proto.errors import Permanent
 
 PREFIX = "COUNTERPOINT_"
@@ -43,17 +42,8 @@ LISTENED = {f"{PREFIX}{server}_{part}" for server in ("HTTP", "LINEAGE", "GATEWA
 
 
 def _wiring(inherited: dict[str, str]) -> ServiceParameters:
-    credentials = Credentials.make().with_nats_users(NATS_USERS)
-    return ServiceParameters(
-        data_dir=Path("/data"),
-        nats_url="nats://127.0.0.1:1",
-        postgres=PostgresUrls.of("postgresql://postgres:p@127.0.0.1:2/postgres", credentials.postgres),
-        valkey_url="redis://127.0.0.1:3",
-        http_port=4,
-        lineage_port=5,
-        gateway_port=6,
-        credentials=credentials,
-        inherited=inherited,
+    return service_parameters(
+        inherited,
         http_host="10.0.0.1",
         lineage_host="10.0.0.2",
         gateway_host="10.0.0.3",
