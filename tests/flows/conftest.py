@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import nats
+import pytest
 import pytest_asyncio
+from flows.mcp_desk import Desk, McpClient
 from flows.mortal_house import MortalHouse, mortal_house
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -68,6 +70,19 @@ async def whole_mortal_house() -> AsyncIterator[MortalHouse]:
     """One house for the modules of the group `mortal house`, each in a project of its own."""
     async with mortal_house() as house:
         yield house
+
+
+@pytest.fixture
+def desk(stack: Stack, project: str) -> Desk:
+    """The MCP endpoint in a project of its own."""
+    return Desk(stack, project)
+
+
+@pytest_asyncio.fixture
+async def client(desk: Desk) -> AsyncIterator[McpClient]:
+    """The administrator's MCP client."""
+    async with desk.client() as client:
+        yield client
 
 
 @asynccontextmanager
