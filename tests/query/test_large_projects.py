@@ -43,6 +43,7 @@ def trace(n: int) -> str:
 async def attempted(house: House, project: str, task: str, count: int, **fields: Any) -> str:
     """Failed attempts at a task, each in a commit of its own; the id of the message that handed it on."""
     delegated = await house.delegated(project, task)
+    routed = house.delivery(await house.routed(project, task))
     for n in range(1, count + 1):
         values = {"tried": f"restart resolver {n}", "error_message": trace(n), "outcome_error": trace(n), **fields}
         body = Attempt(
@@ -58,7 +59,7 @@ async def attempted(house: House, project: str, task: str, count: int, **fields:
             **values,
         )
         write = put("attempts", body.attempt_id, body)
-        await house.apply("developer", house.delivery(delegated), step=f"{n}", last=False, writes=(write,))
+        await house.apply("manager", routed, step=f"{n}", last=False, writes=(write,))
     return delegated
 
 

@@ -171,7 +171,7 @@ async def test_a_dead_letter_is_retried_with_all_like_it(front: RunningFront) ->
     letter(front, "b", code="conflict")
     letter(front, "c", consumer="lineage")
     letter(front, "d", "retry")
-    letter(front, "e", headers={"ce-type": "counterpoint.outcome.report.v1"})
+    letter(front, "e", subject="intake.orders.outcome")
     reply = await front.me.post("/v1/dead-letters/a1/retry-alike", params={"limit": 3})
     assert reply.status_code == 202, reply.text
     first = reply.json()

@@ -74,7 +74,7 @@ async def test_a_principal_without_a_role_in_the_project_is_refused_everywhere(f
             "queries": [{"op": "get", "store": "tasks", "id": "x"}],
         },
     }
-    query = {"item": "x", "name": "x", "relation": "same", "task": ["a", "b"], "to": "x"}
+    query = {"item": "x", "name": "x", "source": "x", "relation": "same", "task": ["a", "b"], "to": "x"}
     async with front.as_principal("elsewhere", projects=["billing"]) as elsewhere:
         for method, path in OPERATIONS:
             response = await elsewhere.request(
