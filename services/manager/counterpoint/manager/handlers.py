@@ -11,7 +11,6 @@ from counterpoint.manager.approval_handlers import ApprovalDesk, with_warnings
 from counterpoint.manager.approvals import is_current
 from counterpoint.manager.declared_links import changes_card
 from counterpoint.manager.knowledge import INGESTED, ends_ingest, ingested_since
-from counterpoint.manager.open_questions import is_asked
 from counterpoint.manager.plans import remember_report
 from counterpoint.manager.routing import first_attempt
 from counterpoint.manager.session_summary import on_summarize
@@ -118,7 +117,7 @@ class ManagerHandlers:
         """Record the outcome of an attempt; complete the task, try again, or escalate."""
         history = await with_spend(memory, await read_task_history(memory, message.task_id))
         update = remember_report(history, message, memory.now) or outcomes.on_outcome(
-            history, message, memory.now, self.limits, asked=await is_asked(memory, history.task, message)
+            history, message, memory.now, self.limits
         )
         return self._commit(memory, history, update, history.task.attempt_action_id, message.action_id)
 

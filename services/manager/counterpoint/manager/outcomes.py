@@ -39,12 +39,8 @@ from counterpoint.proto.messages import Message
 from counterpoint.proto.tasks import UNANSWERED, Need, Task, TaskResumed
 
 
-def on_outcome(
-    history: TaskHistory, message: TaskOutcomeReported, now: datetime, limits: TaskLimits, *, asked: bool = False
-) -> TaskUpdate:
+def on_outcome(history: TaskHistory, message: TaskOutcomeReported, now: datetime, limits: TaskLimits) -> TaskUpdate:
     """Return the update: completion, another attempt, an escalation, or only a record of the outcome.
-
-    `asked`: the cause of such a recovery was asked for a short while ago, so that it is not asked for again.
 
     A repeated outcome has no effect. A different outcome of the same attempt is a conflict without effect, but a
     reported one replaces an observed one, also after the end of the task, without a change of state.
@@ -65,24 +61,18 @@ def on_outcome(
                 steps=(ReasoningStep("late", reasoning),), decision=f"conflict on attempt {attempt.attempt}"
             )
         case UncreditedRecovery():
-            return _recovered(history, message, summary, now, asked)
+            return _recovered(history, message, summary, now)
         case FirstOutcome(attempt, lesson) | OutcomeCorrection(attempt, lesson):
             learned = (attempt, lesson) if lesson else (attempt,)
-            return _learned(history, learned, isinstance(verdict, OutcomeCorrection), summary, now, limits, asked)
+            return _learned(history, learned, isinstance(verdict, OutcomeCorrection), summary, now, limits)
         case ReporterAttempt(attempt):
-            return _learned(history, (attempt,), bool(history.task.needs), summary, now, limits, asked)
+            return _learned(history, (attempt,), bool(history.task.needs), summary, now, limits)
         case _:
             assert_never(verdict)
 
 
 def _learned(
-    history: TaskHistory,
-    learned: tuple[Attempt, ...],
-    awaited: bool,
-    summary: str,
-    now: datetime,
-    limits: TaskLimits,
-    asked: bool,
+    history: TaskHistory, learned: tuple[Attempt, ...], awaited: bool, summary: str, now: datetime, limits: TaskLimits
 ) -> TaskUpdate:
     """Return the update for new records of attempts. `awaited`: it applies after the end of the task too."""
     attempt, task = learned[0], history.task
@@ -99,7 +89,7 @@ def _learned(
         explained = _explained(task) if attempt.evidence == "reported" else task
         return TaskUpdate(steps=(learn,), decision=decision, task=explained, learned=learned)
     if attempt.outcome in ("succeeded", SUPERSEDED):
-        return _resolved(history, learned, learn, now, asked)
+        return _resolved(history, learned, learn, now)
     if history.workflow_state == AWAITS_OUTCOME and attempt.attempt == task.attempt:
         return _failed(history, attempt, learn, now, limits)
     if history.workflow_state in ESCALATED:
@@ -107,9 +97,7 @@ def _learned(
     return TaskUpdate(steps=(learn,), decision=decision, learned=learned)
 
 
-def _resolved(
-    history: TaskHistory, learned: tuple[Attempt, ...], learn: ReasoningStep, now: datetime, asked: bool
-) -> TaskUpdate:
+def _resolved(history: TaskHistory, learned: tuple[Attempt, ...], learn: ReasoningStep, now: datetime) -> TaskUpdate:
     row = transition(history.workflow_state, WorkflowEvent.SUCCEEDED)
     if row is None:
         return without_effect(history, "a success")
@@ -117,7 +105,7 @@ def _resolved(
     credited = last.outcome == "succeeded" and last.tried
     unexplained = last.evidence == "observed" or (last.outcome == SUPERSEDED and last.fixed_by != "nothing")
     possible = bool(last.tried) and last.evidence == "observed" and not last.shadow
-    needs = (ask_cause(history.task, last.attempt if possible else None),) if unexplained and not asked else ()
+    needs = (ask_cause(history.task, last.attempt if possible else None),) if unexplained else ()
     findings = _with_question(with_attempts(history.task.findings, _attempts_with(history, *learned)), needs)
     result = last.tried if credited and last.evidence == "reported" else _end_reason(last)
     task = with_transition(
@@ -140,9 +128,7 @@ def _resolved(
     )
 
 
-def _recovered(
-    history: TaskHistory, message: TaskOutcomeReported, summary: str, now: datetime, asked: bool
-) -> TaskUpdate:
+def _recovered(history: TaskHistory, message: TaskOutcomeReported, summary: str, now: datetime) -> TaskUpdate:
     """Complete a task whose failure recovered without a known attempt, and ask for the cause."""
     row = transition(history.workflow_state, WorkflowEvent.SUCCEEDED)
     if row is None:
@@ -150,7 +136,7 @@ def _recovered(
         if message.fixed_by != "nothing" or explained == history.task:
             return without_effect(history, summary)
         return TaskUpdate(steps=(ReasoningStep("learn", summary),), decision="credit no attempt", task=explained)
-    needs = () if message.fixed_by == "nothing" or asked else (ask_cause(history.task, None),)
+    needs = () if message.fixed_by == "nothing" else (ask_cause(history.task, None),)
     findings = _with_question(with_attempts(history.task.findings, history.ordered_attempts), needs)
     said = message.note or f"recovered ({message.evidence} by {message.by})"
     if message.attempt and not message.note:
